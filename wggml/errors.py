@@ -48,6 +48,10 @@ class ModelError(WggmlError):
     """A model whose architecture, tensors or settings cannot be run."""
 
 
+class FetchError(WggmlError):
+    """A model file that could not be downloaded, or that arrived damaged."""
+
+
 class TokenizerError(WggmlError):
     """Text or ids that a vocabulary cannot encode or decode."""
 
