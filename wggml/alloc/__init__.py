@@ -1,1 +1,1 @@
-
+"""Static memory planning."""

@@ -1,1 +1,1 @@
-
+"""Backends: NumPy and wgpu."""

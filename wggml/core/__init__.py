@@ -1,1 +1,1 @@
-
+"""The graph, free of devices: types, tensors, contexts, ops."""

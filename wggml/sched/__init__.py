@@ -1,1 +1,1 @@
-
+"""The scheduler: one graph over several backends."""
