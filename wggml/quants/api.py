@@ -152,8 +152,10 @@ def _check_finite(x: F32, type: Type) -> None:
 
 
 def _check_scales(records: Records, type: Type) -> None:
+    layout = LAYOUTS[type]
     for name in ("d", "m", "dmin"):
-        if name in (LAYOUTS[type].names or ()) and not np.isfinite(records[name]).all():
+        is_float = name in (layout.names or ()) and layout[name].kind == "f"
+        if is_float and not np.isfinite(records[name]).all():
             raise UsageError(
                 f"quantize: values are too large for {type_name(type)}: a block's scale `{name}` "
                 "does not fit in 16 bits (65504 at most); scale the tensor down, or store f32"

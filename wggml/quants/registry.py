@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wggml.core.types import Type
-from wggml.quants import kquants, legacy
+from wggml.quants import fourbit, iquants, kquants, legacy, ternary
 from wggml.quants.layouts import F32, Records
 
 Reader = Callable[[Records, F32], None]
@@ -36,4 +36,17 @@ FORMATS: dict[Type, BlockFormat] = {
     Type.Q5_K: BlockFormat(kquants.read_q5_k),
     Type.Q6_K: BlockFormat(kquants.read_q6_k),
     Type.Q8_K: BlockFormat(kquants.read_q8_k),
+    Type.IQ1_S: BlockFormat(iquants.read_iq1_s),
+    Type.IQ1_M: BlockFormat(iquants.read_iq1_m),
+    Type.IQ2_XXS: BlockFormat(iquants.read_iq2_xxs),
+    Type.IQ2_XS: BlockFormat(iquants.read_iq2_xs),
+    Type.IQ2_S: BlockFormat(iquants.read_iq2_s),
+    Type.IQ3_XXS: BlockFormat(iquants.read_iq3_xxs),
+    Type.IQ3_S: BlockFormat(iquants.read_iq3_s),
+    Type.IQ4_NL: BlockFormat(fourbit.read_iq4_nl, fourbit.write_iq4_nl),
+    Type.IQ4_XS: BlockFormat(fourbit.read_iq4_xs, fourbit.write_iq4_xs),
+    Type.MXFP4: BlockFormat(fourbit.read_mxfp4, fourbit.write_mxfp4),
+    Type.NVFP4: BlockFormat(fourbit.read_nvfp4, fourbit.write_nvfp4),
+    Type.TQ1_0: BlockFormat(ternary.read_tq1_0, ternary.write_tq1_0),
+    Type.TQ2_0: BlockFormat(ternary.read_tq2_0, ternary.write_tq2_0),
 }
