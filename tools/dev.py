@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import get_vulkan
@@ -176,13 +177,15 @@ def list_devices(env: dict[str, str]) -> list[dict[str, object]]:
 
 
 def pick_device(devices: list[dict[str, object]]) -> dict[str, object] | None:
-    """A real GPU first, then a software adapter (Vulkan before OpenGL), else None."""
-    order = {"GPU": 0, "IGPU": 1, "ACCEL": 2, "SOFTWARE": 3}
+    """A real GPU first, then a software adapter (lavapipe before others), else None."""
+    kinds = {"gpu": 0, "igpu": 1, "accel": 2, "software": 3}
 
-    def rank(device: dict[str, object]) -> tuple[int, bool]:
-        return order[str(device.get("type"))], "Vulkan" not in str(device.get("api"))
+    def rank(device: dict[str, object]) -> tuple[int, bool, bool]:
+        is_vulkan = "vulkan" in str(device.get("api")).lower()
+        is_mesa = "llvmpipe" in f"{device.get('name')} {device.get('description')}".lower()
+        return kinds[str(device["type"])], not is_vulkan, not is_mesa
 
-    fit = [device for device in devices if device.get("type") in order]
+    fit = [device for device in devices if device.get("type") in kinds]
     return min(fit, key=rank) if fit else None
 
 
@@ -251,9 +254,9 @@ def command_run(extra: list[str]) -> int:
     if sys.platform.startswith("linux"):
         env.setdefault("XDG_RUNTIME_DIR", str(get_vulkan.runtime_dir()))
     device = None if has_flag(extra, "--device") else find_device(env)
-    if device is not None and device.get("type") == "SOFTWARE":
+    if device is not None and device.get("type") == "software":
         say(
-            f"no GPU here: showing the GPU path on the software adapter {device['name']}. "
+            f"no GPU here: showing the GPU path on the software adapter {device['description']}. "
             "`--device cpu` (NumPy) is faster on this machine"
         )
     return run_child([str(venv_python()), "-m", "wggml", *story_command(extra, device)], env)
@@ -270,7 +273,7 @@ def prepare_adapters() -> None:
     """Best effort: lavapipe, llvmpipe and SwiftShader where apt can bring them."""
     if not sys.platform.startswith("linux"):
         return
-    steps = [get_vulkan.get_swiftshader]
+    steps: list[Callable[[], object]] = [get_vulkan.get_swiftshader]
     if not get_vulkan.has_lavapipe():
         steps.insert(0, get_vulkan.install_mesa)
     for step in steps:

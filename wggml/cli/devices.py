@@ -1,0 +1,89 @@
+"""`wggml devices`: every adapter and the CPU, what each can do and what it lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from wggml.hal.interface import Device
+
+
+@click.command(short_help="List every adapter and the CPU.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable, with all limits.")
+def devices(as_json: bool) -> None:
+    """List every device: the index and name that --device takes, features, limits, what is missing.
+
+    One GPU that several APIs offer (Vulkan, DX12, OpenGL) is listed once.
+    """
+    from wggml.hal.registry import default_registry
+
+    registry = default_registry()
+    found = registry.devices()
+    default = registry.best()
+    rows = [device_row(i, device, is_default=device is default) for i, device in enumerate(found)]
+    if as_json:
+        import json
+
+        click.echo(json.dumps(rows, indent=2, default=str))
+        return
+    for row in rows:
+        click.echo(device_text(row))
+    for problem in registry.problems:
+        click.echo(f"not available: {problem}", err=True)
+
+
+def device_row(index: int, device: Device, *, is_default: bool) -> dict[str, Any]:
+    """All that is known of a device as plain data: the interface's fields, then its props."""
+    free, total = device.memory()
+    return {
+        "index": index,
+        "name": device.name,
+        "description": device.description,
+        "type": device.type.value,
+        "default": is_default,
+        "memory_free": free,
+        "memory_total": total,
+        **device.props(),
+    }
+
+
+def device_text(row: dict[str, Any]) -> str:
+    """A device as a few lines for a person."""
+    mark = "  (default)" if row["default"] else ""
+    lines = [f"{row['index']}: {row['name']}  {row['description']}{mark}"]
+    lines += [f"   {label:11} {text}" for label, text in device_facts(row) if text]
+    return "\n".join(lines)
+
+
+def device_facts(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """(label, text) of what a person asks about a device first; empty text where not known."""
+    limits = [
+        f"{what} {nbytes_text(row[key])}"
+        for key, what in (("max_buffer", "buffer"), ("max_binding", "binding"))
+        if row.get(key)
+    ]
+    api = " ".join(str(row[key]) for key in ("api", "driver") if row.get(key))
+    return [
+        ("type", f"{row['type']}, {api}" if api else row["type"]),
+        ("features", ", ".join(feature_texts(row))),
+        ("limits", ", ".join(limits)),
+        ("missing", ", ".join(map(str, row.get("missing") or []))),
+    ]
+
+
+def feature_texts(row: dict[str, Any]) -> list[str]:
+    """The features a device has, in words."""
+    texts = [name for name in ("f16", "timestamps") if row.get(name)]
+    if row.get("subgroups"):
+        size = row.get("subgroup_size")
+        texts.insert(0, f"subgroups of {size}" if size else "subgroups")
+    return texts
+
+
+def nbytes_text(nbytes: int) -> str:
+    """A size limit in MiB or GiB."""
+    if nbytes >= 2**30:
+        return f"{nbytes / 2**30:.1f} GiB"
+    return f"{nbytes / 2**20:.0f} MiB"
