@@ -107,20 +107,30 @@ class KV(Mapping[str, Any]):
         """Type, number of items and place of a value, without decoding it."""
         return self._entries[key]
 
+    def head(self, key: str, n: int) -> Any:
+        """The value of `key`, of an array its first `n` items only (cheap for vocabularies)."""
+        entry = self._entries[key]
+        if entry.type is not ValueType.ARRAY or entry.count <= n:
+            return self[key]
+        return self._decode(entry, as_text=True, limit=n)
+
     def raw(self, key: str) -> Any:
         """The value of `key` with strings as `bytes`."""
         return self._decode(self._entries[key], as_text=False)
 
-    def _decode(self, entry: Entry, *, as_text: bool) -> Any:
+    def _decode(self, entry: Entry, *, as_text: bool, limit: int | None = None) -> Any:
         if self._buf.closed:
             raise GGUFError(f"{self._path} is closed; read its metadata before closing it")
         data = self._buf[entry.offset : entry.end]
-        value, _ = _value(data, 0, entry.type, self._order, as_text)
+        value, _ = _value(data, 0, entry.type, self._order, as_text, limit)
         return value
 
 
-def _value(data: bytes, pos: int, kind: ValueType, order: str, as_text: bool) -> tuple[Any, int]:
-    """Decode one value that `skip_value` has checked; returns it and the position after it."""
+def _value(
+    data: bytes, pos: int, kind: ValueType, order: str, as_text: bool, limit: int | None = None
+) -> tuple[Any, int]:
+    """Decode one value that `skip_value` has checked; returns it and the position after it.
+    `limit` ends an outermost array early."""
     if kind in SCALAR_CODES:
         value = struct.unpack_from(order + SCALAR_CODES[kind], data, pos)[0]
         return value, pos + SCALAR_BYTES[kind]
@@ -129,6 +139,7 @@ def _value(data: bytes, pos: int, kind: ValueType, order: str, as_text: bool) ->
         return values[0], pos
     item, count = struct.unpack_from(order + "IQ", data, pos)
     item = ValueType(item)
+    count = count if limit is None else min(count, limit)
     pos += 12
     if item in SCALAR_CODES:
         numbers = np.frombuffer(data, order + SCALAR_CODES[item], count, pos)

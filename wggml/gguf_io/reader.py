@@ -39,6 +39,7 @@ class GGUFFile:
         self.path = Path(path)
         self._maps: list[mmap.mmap] = []
         self._parts: list[Header] = []
+        self._file_bytes = 0
         try:
             self._open_parts(follow_splits)
         except BaseException:
@@ -62,6 +63,7 @@ class GGUFFile:
     def _add_part(self, path: Path) -> Header:
         buf = _map(path)
         self._maps.append(buf)
+        self._file_bytes += len(buf)
         header = parse(buf, path, part=len(self._parts))
         self._parts.append(header)
         return header
@@ -104,6 +106,11 @@ class GGUFFile:
     def nbytes(self) -> int:
         """Bytes of all tensors together."""
         return sum(t.nbytes for t in self.tensors.values())
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file (of all files of a split model)."""
+        return self._file_bytes
 
     @property
     def architecture(self) -> str:
