@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wggml.cli.text import nbytes_text
+
 if TYPE_CHECKING:
     from wggml.hal.interface import Device
 
@@ -80,10 +82,3 @@ def feature_texts(row: dict[str, Any]) -> list[str]:
         size = row.get("subgroup_size")
         texts.insert(0, f"subgroups of {size}" if size else "subgroups")
     return texts
-
-
-def nbytes_text(nbytes: int) -> str:
-    """A size limit in MiB or GiB."""
-    if nbytes >= 2**30:
-        return f"{nbytes / 2**30:.1f} GiB"
-    return f"{nbytes / 2**20:.0f} MiB"

@@ -1,13 +1,19 @@
-"""Flags in llama.cpp's spelling: each is an environment variable too, and a flag that wggml lacks is
-refused by name."""
+"""Flags in llama.cpp's spelling: each is an environment variable too, and a flag that wggml lacks
+is refused by name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    IntParam = click.ParamType[int]
+    BoolParam = click.ParamType[bool]
+else:  # older click has no type parameter here
+    IntParam = BoolParam = click.ParamType
 
 ALL_LAYERS = -1
 """What `-ngl all` and `-ngl auto` stand for: every layer and the output layer."""
@@ -87,14 +93,12 @@ def _refuse(ctx: click.Context, name: str, known: list[str]) -> None:
     )
 
 
-class LayerCount(click.ParamType):
+class LayerCount(IntParam):
     """Number of layers on the GPU: 0 and more, or -1, `all`, `auto` for every one."""
 
     name = "N|all|auto"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         text = str(value).strip().lower()
         if text in ("all", "auto"):
             return ALL_LAYERS
@@ -107,14 +111,12 @@ class LayerCount(click.ParamType):
         return count
 
 
-class OnOffAuto(click.ParamType):
+class OnOffAuto(BoolParam):
     """`on`, `off` or `auto`; auto is on, since every device has the fused op or is split."""
 
     name = "on|off|auto"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> bool:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
         if isinstance(value, bool):
             return value
         text = str(value).strip().lower()

@@ -15,6 +15,7 @@ import click
 
 from wggml.cli.flags import FlagCommand, LayerCount, OnOffAuto, flag
 from wggml.cli.main import EXIT_INTERRUPTED
+from wggml.cli.text import utf8_stdout
 from wggml.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +69,6 @@ SHARE = click.FloatRange(0.0, 1.0)
 @flag("--perf", is_flag=True, help="More figures at the end: host time, dispatches, bytes.")
 @flag("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @flag("-v", "--verbose", is_flag=True, help="Say what is chosen and why.")
-# fmt: on
 def run(model: str, **options: Any) -> None:
     """Continue a prompt with MODEL: the path of a .gguf file or a known name.
 
@@ -92,6 +92,7 @@ def run(model: str, **options: Any) -> None:
         llama.close()
     if stopped:
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
+# fmt: on
 
 
 def read_prompt(text: str | None, file: str | None) -> str:
@@ -189,18 +190,6 @@ def write_text(llama: Llama, prompt: str, options: dict[str, Any]) -> bool:
         out.write("\n")
         out.flush()
         return stop.is_set()
-
-
-def utf8_stdout() -> Any:
-    """stdout, writing UTF-8 wherever it goes; a terminal keeps its own encoding."""
-    out = sys.stdout
-    reconfigure = getattr(out, "reconfigure", None)
-    if reconfigure is not None:
-        if out.isatty():
-            reconfigure(errors="replace")
-        else:
-            reconfigure(encoding="utf-8", errors="replace", newline="")
-    return out
 
 
 @contextmanager
