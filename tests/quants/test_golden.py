@@ -1,0 +1,76 @@
+"""Bytes and values recorded from ggml, for every tensor type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wggml.core.types import BY_NAME, TRAITS, Type, type_from_name
+from wggml.quants import can_dequantize, can_quantize, dequantize_rows, quantize
+
+# Types whose recorded bytes our writers must match. Missing: formats written by search over
+# codebooks (IQ1, IQ2, IQ3), which are only read here.
+WRITTEN = [
+    "f16", "bf16", "q1_0", "q2_0", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q8_1",
+    "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "tq1_0", "tq2_0",
+]  # fmt: skip
+
+
+def _recorded(path: Path) -> Mapping[str, np.ndarray]:
+    with np.load(path) as z:
+        return {name: z[name] for name in z.files if name != "meta"}
+
+
+def _check_read(z: Mapping[str, np.ndarray]) -> set[str]:
+    seen = set()
+    for key in z:
+        if not key.endswith(".f"):
+            continue
+        name = key.split(".")[0]
+        got = dequantize_rows(z[key[:-1] + "q"], type_from_name(name))
+        np.testing.assert_allclose(got, z[key], rtol=2e-6, atol=0, err_msg=key)
+        seen.add(name)
+    return seen
+
+
+def _check_written(z: Mapping[str, np.ndarray], name: str) -> None:
+    got, want = quantize(z["src"], type_from_name(name)), z[f"{name}.ref.q"]
+    if name == "iq4_nl":  # the reference leaves the codes of zero blocks unwritten
+        got, want = got.reshape(-1, 18), want.reshape(-1, 18)
+        empty = ~want[:, :2].any(axis=1)
+        np.testing.assert_array_equal(got[empty, :2], want[empty, :2])
+        got, want = got[~empty], want[~empty]
+    np.testing.assert_array_equal(got, want, err_msg=name)
+
+
+def test_reads_recorded_bytes(data_dir: Path) -> None:
+    seen = _check_read(_recorded(data_dir / "quants.npz"))
+    unread = set(BY_NAME) - seen
+    # f32 and integers need no record; ggml itself never reads q8_1 and q8_K back
+    assert unread == {"f32", "f64", "i8", "i16", "i32", "i64", "q8_1", "q8_K"}
+
+
+def test_reads_all_recorded_variants(shared_dir: Path) -> None:
+    _check_read(_recorded(shared_dir / "oracle" / "ops" / "quants.npz"))
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_writes_recorded_bytes(data_dir: Path, name: str) -> None:
+    _check_written(_recorded(data_dir / "quants.npz"), name)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_writes_all_recorded_rows(shared_dir: Path, name: str) -> None:
+    _check_written(_recorded(shared_dir / "oracle" / "ops" / "quants.npz"), name)
+
+
+def test_every_type_is_read() -> None:
+    assert [t.name for t in Type if not can_dequantize(t)] == []
+
+
+def test_written_list_is_complete() -> None:
+    plain = {"f32", "f64"}
+    assert {TRAITS[t].name for t in Type if can_quantize(t)} == plain | set(WRITTEN)
