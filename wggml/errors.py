@@ -28,6 +28,10 @@ class AllocationError(WggmlError, MemoryError):
     """A buffer that could not be created, or that is larger than the device allows."""
 
 
+class PlanError(AllocationError):
+    """A graph whose memory plan exceeds a fixed limit of the allocator, whatever memory there is."""
+
+
 class SchedulerError(WggmlError):
     """A graph that cannot be placed, or a scheduler used out of order."""
 

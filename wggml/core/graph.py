@@ -12,6 +12,10 @@ from wggml.errors import ContextFullError
 
 DEFAULT_GRAPH_SIZE = 2048
 
+# As plain ints: `&` and `|` on an IntFlag run Python code, and visiting is a hot path.
+_COMPUTE = int(Flag.COMPUTE)
+_PARAM = int(Flag.PARAM)
+
 _uids = itertools.count(1)
 
 
@@ -99,11 +103,11 @@ class Graph:
 
         def enter(t: Tensor, compute: bool) -> None:
             if compute and t.op != Op.NONE:
-                t.flags |= Flag.COMPUTE
+                t.flags |= _COMPUTE
             sources = [s for s in t.src if s is not None]
             if t in uses:
                 if compute:
-                    todo = [s for s in sources if not s.flags & Flag.COMPUTE]
+                    todo = [s for s in sources if not s.flags & _COMPUTE]
                     if todo:
                         stack.append((t, todo[::-1], False))
                 return
@@ -120,7 +124,7 @@ class Graph:
                 if first:
                     enter(s, compute)
                     uses[s] += 1
-                elif not s.flags & Flag.COMPUTE:
+                elif not s.flags & _COMPUTE:
                     enter(s, True)
             else:
                 stack.pop()
@@ -128,7 +132,7 @@ class Graph:
                     self._append(t)
 
     def _append(self, t: Tensor) -> None:
-        is_leaf = t.op == Op.NONE and not t.flags & Flag.PARAM
+        is_leaf = t.op == Op.NONE and not t.flags & _PARAM
         into, kind = (self.leafs, "leaf") if is_leaf else (self.nodes, "node")
         if len(into) >= self.size:
             raise ContextFullError(

@@ -185,17 +185,17 @@ class Tensor:
 
     def set_input(self) -> Tensor:
         """Mark as written by the user before each run; returns the tensor."""
-        self.flags |= Flag.INPUT
+        self.flags |= int(Flag.INPUT)
         return self
 
     def set_output(self) -> Tensor:
         """Mark as read by the user after a run: its memory is never reused; returns the tensor."""
-        self.flags |= Flag.OUTPUT
+        self.flags |= int(Flag.OUTPUT)
         return self
 
     def set_param(self) -> Tensor:
         """Mark as a trainable weight; returns the tensor."""
-        self.flags |= Flag.PARAM
+        self.flags |= int(Flag.PARAM)
         return self
 
     # ---- placement and data -----------------------------------------------------------------
