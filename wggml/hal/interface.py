@@ -92,6 +92,11 @@ class Buffer(ABC):
     def clear(self, value: int = 0) -> None:
         """Fill the whole buffer with one byte value."""
 
+    def host_bytes(self, t: Tensor) -> Bytes | None:
+        """The bytes of `t` in place, writable and not a copy, when this is host memory; else
+        None. They may change, and stay valid until the buffer is freed."""
+        return None
+
     def copy_from(self, src: Tensor, dst: Tensor) -> bool:
         """Copy `src` (in any buffer) into `dst`, which lies here, without the host in between;
         False when this buffer cannot."""
@@ -222,7 +227,8 @@ class Backend(ABC):
     # ---- data -------------------------------------------------------------------------------
 
     def set_tensor_async(self, t: Tensor, data: Bytes, offset: int = 0) -> None:
-        """Like `Buffer.set_tensor`, ordered after what the stream already holds."""
+        """Like `Buffer.set_tensor`, ordered after what the stream already holds. `data` has been
+        taken when this returns, so the caller may overwrite it."""
         self.synchronize()
         _home(t).set_tensor(t, data, offset)
 
@@ -233,7 +239,9 @@ class Backend(ABC):
 
     def copy_tensor_async(self, src_backend: Backend, src: Tensor, dst: Tensor) -> bool:
         """Copy `src` (last written by `src_backend`) to `dst` on this stream; False when it has
-        no way to do so without waiting, and the caller must synchronise and copy."""
+        no way to do so without waiting, and the caller must synchronise and copy. A backend that
+        answers True also sees to it that what `src_backend` runs later cannot overwrite `src`
+        before it has been read."""
         return False
 
     # ---- computing --------------------------------------------------------------------------
@@ -243,7 +251,9 @@ class Backend(ABC):
         """Run the graph's nodes in order; may return before they are done (`synchronize`).
 
         Nodes without the COMPUTE flag are skipped. A non-zero `graph.uid` that was seen before
-        means: same nodes, same places; the backend may replay what it compiled for it.
+        means: same nodes, same places; the backend may replay what it compiled for it. The
+        records (`src` above all) are to be read before this returns: a scheduler rewires sources
+        only for the duration of the call.
         """
 
     @abstractmethod
