@@ -32,6 +32,7 @@ def info(file: str, full: bool) -> None:
     with open_gguf(path) as gguf:
         for line in (*overview(gguf), "", *key_lines(gguf, full=full), "", *tensor_lines(gguf)):
             out.write(line + "\n")
+    out.flush()
 
 
 def overview(gguf: GGUFFile) -> list[str]:
