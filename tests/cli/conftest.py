@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -14,41 +13,29 @@ import pytest
 from click.testing import CliRunner, Result
 
 from wggml.cli.main import cli
+from wggml.llama import Chunk, GenerationParams, Stats
 
 
-@dataclass
-class Chunk:
-    text: str
-    token: int
-
-
-@dataclass
-class GenerationParams:
-    max_tokens: int
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    seed: int
-    ignore_eos: bool
-
-
-@dataclass
-class Stats:
-    n_prompt: int = 7
-    prompt_seconds: float = 0.5
-    n_generated: int = 20
-    generate_seconds: float = 2.0
-    adapters: tuple[str, ...] = ("Some GPU",)
-    nodes: dict[str, int] = field(default_factory=lambda: {"WGPU0": 900, "CPU": 36})
-    n_splits: int = 3
-    compute_nbytes: dict[str, int] = field(default_factory=lambda: {"WGPU0": 16 * 2**20})
-    weights_nbytes: dict[str, int] = field(default_factory=lambda: {"WGPU0": 92 * 2**20})
-    graph_reuses: int = 19
-    graph_rebuilds: int = 2
-    host_us_per_token: float = 1500.0
-    dispatches_per_token: float = 302.0
-    peak_rss_nbytes: int = 300 * 2**20
+def sample_stats() -> Stats:
+    """Figures that are told apart at a glance."""
+    return Stats(
+        n_prompt=7,
+        prompt_seconds=0.5,
+        n_generated=20,
+        generate_seconds=2.0,
+        devices=["Some GPU"],
+        nodes_per_backend={"WGPU0": 900, "CPU": 36},
+        n_splits=3,
+        compute_buffers={"WGPU0": 16 * 2**20},
+        weights={"WGPU0": 92 * 2**20},
+        kv_cache_bytes=45 * 2**20,
+        graphs_built=2,
+        graphs_reused=19,
+        host_us_per_token=1500.0,
+        dispatches_per_token=302.0,
+        phases_ms={"build": 0.25, "wait": 30.0},
+        peak_rss=300 * 2**20,
+    )
 
 
 @dataclass
@@ -81,9 +68,6 @@ def make_llama(engine: Engine) -> type:
             engine.prompt, engine.params = prompt, params
             if engine.generate_error is not None:
                 raise engine.generate_error
-            return self._chunks(stop)
-
-        def _chunks(self, stop: threading.Event | None) -> Iterator[Chunk]:
             for i, text in enumerate(engine.texts):
                 engine.before_chunk(i)
                 if stop is not None and stop.is_set():
@@ -91,7 +75,7 @@ def make_llama(engine: Engine) -> type:
                 yield Chunk(text, i)
 
         def stats(self) -> Stats:
-            return Stats()
+            return sample_stats()
 
         def close(self) -> None:
             engine.closed += 1
@@ -103,10 +87,7 @@ def make_llama(engine: Engine) -> type:
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """Puts the pretended engine where the command imports the real one from."""
     state = Engine()
-    module = types.ModuleType("wggml.llama")
-    module.Llama = make_llama(state)  # type: ignore[attr-defined]
-    module.GenerationParams = GenerationParams  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "wggml.llama", module)
+    monkeypatch.setattr("wggml.llama.Llama", make_llama(state))
     for name in ("WGGML_TRACEBACK", "WGGML_DEVICE", "WGGML_CACHE"):
         monkeypatch.delenv(name, raising=False)
     return state
@@ -130,20 +111,30 @@ def wggml() -> Callable[..., Result]:
     return run
 
 
-def fake_device(name: str, description: str, kind: str, **props: Any) -> Any:
-    """A device as far as the commands look at one."""
+def fake_device(
+    name: str, description: str, kind: str, *, opens: str | None = None, **props: Any
+) -> Any:
+    """A device as far as the commands look at one; `opens` is why it does not."""
+    from wggml.errors import DeviceError
     from wggml.hal.interface import DeviceType
+
+    def probe() -> dict[str, Any]:
+        if opens is not None:
+            raise DeviceError(opens)
+        return {"subgroup_size": 32} if kind == "gpu" else {}
 
     return types.SimpleNamespace(
         name=name,
         description=description,
         type=DeviceType(kind),
         props=lambda: props,
+        probe=probe,
         memory=lambda: (0, 0),
     )
 
 
 SOFTWARE = ("Soft0", "A software adapter", "software")
+CLOSED = ("Gpu1", "A broken GPU", "gpu")
 CPU = ("CPU", "NumPy", "cpu")
 
 
@@ -177,15 +168,19 @@ def one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         "gpu",
         api="Vulkan",
         driver="some driver 1.2",
-        f16=True,
-        timestamps=True,
-        subgroups=True,
-        subgroup_size=32,
+        features=["f16", "subgroups", "timestamps"],
+        also=["D3D12"],
         max_buffer=4 * 2**30,
         max_binding=128 * 2**20,
         missing=["immediates"],
     )
     use_devices(monkeypatch, fake_device(*SOFTWARE), gpu)
+
+
+@pytest.fixture
+def closed_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a GPU that is listed and does not open."""
+    use_devices(monkeypatch, fake_device(*CLOSED, opens="out of handles"))
 
 
 @pytest.fixture

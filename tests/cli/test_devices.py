@@ -17,10 +17,11 @@ def test_every_device_is_listed_with_what_it_has_and_lacks(wggml: Wggml) -> None
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert lines[0] == "0: Gpu0  A large GPU  (default)"
-    assert "   type        gpu, Vulkan some driver 1.2" in lines
-    assert "   features    subgroups of 32, f16, timestamps" in lines
+    assert "   type        gpu, Vulkan, some driver 1.2" in lines
+    assert "   features    f16, subgroups of 32, timestamps" in lines
     assert "   limits      buffer 4.00 GiB, binding 128.0 MiB" in lines
     assert "   missing     immediates" in lines
+    assert "   also as     D3D12" in lines
     assert any(line.startswith("1: Soft0") for line in lines)
     assert any(line.startswith("2: CPU") for line in lines)
     assert sum("(default)" in line for line in lines) == 1
@@ -46,3 +47,10 @@ def test_why_a_family_gives_no_device_is_said(wggml: Wggml) -> None:
     done = wggml("devices")
     assert done.exit_code == 0
     assert "not available: wgpu: no Vulkan here" in done.stderr
+
+
+@pytest.mark.usefixtures("closed_gpu")
+def test_a_device_that_does_not_open_is_listed_with_the_reason(wggml: Wggml) -> None:
+    done = wggml("devices")
+    assert done.exit_code == 0
+    assert "   error       out of handles" in done.stdout.splitlines()

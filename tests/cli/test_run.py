@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from click.testing import Result
 
 from wggml.cli.run import run
 from wggml.errors import DeviceError, GGUFError, ModelError, UsageError
+from wggml.llama import GenerationParams, Llama
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Engine
@@ -33,9 +36,10 @@ def test_text_goes_to_stdout_and_all_else_to_stderr(
         "7 tokens in 0.50 s, 14.0 tokens/s",
         "20 tokens in 2.00 s, 10.0 tokens/s",
         "Some GPU",
-        "WGPU0 900, CPU 36; 3 splits",
+        "WGPU0 900, CPU 36, 3 splits",
         "WGPU0 16.0 MiB",
         "19 reused, 2 built",
+        "45.0 MiB",
         "300.0 MiB",
     ):
         assert part in done.stderr
@@ -46,6 +50,7 @@ def test_perf_adds_host_time_and_dispatches(wggml: Wggml, engine: Engine, model:
     done = wggml("run", model, "-p", "x", "--device", "x", "--perf")
     assert "1500 µs per token" in done.stderr
     assert "302 per token" in done.stderr
+    assert "build 0.25, wait 30.00" in done.stderr
 
 
 def test_quiet_writes_nothing_but_the_text(wggml: Wggml, engine: Engine, model: str) -> None:
@@ -71,15 +76,40 @@ def test_defaults_are_the_documented_ones(wggml: Wggml, engine: Engine, model: s
         "op_offload": True,
         "cpu_cache_mb": None,
     }
-    assert vars(engine.params) == {
-        "max_tokens": 256,
-        "temperature": 0.8,
-        "top_k": 40,
-        "top_p": 0.95,
-        "min_p": 0.05,
-        "seed": -1,
-        "ignore_eos": False,
-    }
+    assert engine.params is not None
+    assert engine.params.seed is not None
+    assert replace(engine.params, seed=None) == GenerationParams(
+        max_tokens=256,
+        temperature=0.8,
+        top_k=40,
+        top_p=0.95,
+        min_p=0.05,
+        seed=None,
+        ignore_eos=False,
+    )
+
+
+def test_a_random_seed_is_told_so_that_the_text_can_be_had_again(
+    wggml: Wggml, engine: Engine, model: str
+) -> None:
+    done = wggml("run", model, "-p", "x", "--device", "x")
+    assert engine.params is not None
+    first = engine.params.seed
+    assert f"seed: {first}\n" in done.stderr
+    wggml("run", model, "-p", "x", "--device", "x")
+    assert engine.params.seed != first
+    assert "seed:" not in wggml("run", model, "-p", "x", "--device", "x", "--temp", "0").stderr
+
+
+REAL_SETTINGS = inspect.signature(Llama.__init__).parameters
+
+
+def test_the_engine_takes_every_setting_it_is_given(
+    wggml: Wggml, engine: Engine, model: str
+) -> None:
+    wggml("run", model, "-p", "x", "--device", "x")
+    assert set(engine.settings) <= set(REAL_SETTINGS)
+    assert {"prompt", "params", "stop"} <= set(inspect.signature(Llama.generate).parameters)
 
 
 @pytest.mark.parametrize(
@@ -300,6 +330,15 @@ def test_with_a_gpu_the_choice_is_the_engines(
     done = wggml("run", model, "-p", "x")
     assert engine.settings["device"] is None
     assert "NumPy" not in done.stderr
+
+
+def test_without_layers_for_a_gpu_none_is_looked_for(
+    wggml: Wggml, engine: Engine, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wggml.hal.registry.default_registry", lambda: pytest.fail("looked"))
+    done = wggml("run", model, "-p", "x", "-ngl", "0")
+    assert done.exit_code == 0, done.stderr
+    assert engine.settings["device"] == "cpu"
 
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------

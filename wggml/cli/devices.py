@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wggml.cli.text import nbytes_text
+from wggml.errors import DeviceError
 
 if TYPE_CHECKING:
     from wggml.hal.interface import Device
@@ -37,8 +38,15 @@ def devices(as_json: bool) -> None:
 
 
 def device_row(index: int, device: Device, *, is_default: bool) -> dict[str, Any]:
-    """All that is known of a device as plain data: the interface's fields, then its props."""
+    """All that is known of a device as plain data: the interface's fields, then its props.
+
+    The device is opened to see whether it does open, and to measure what drivers misreport.
+    """
     free, total = device.memory()
+    try:
+        measured = device.probe()
+    except DeviceError as error:
+        measured = {"error": str(error)}
     return {
         "index": index,
         "name": device.name,
@@ -48,6 +56,7 @@ def device_row(index: int, device: Device, *, is_default: bool) -> dict[str, Any
         "memory_free": free,
         "memory_total": total,
         **device.props(),
+        **measured,
     }
 
 
@@ -66,19 +75,19 @@ def device_facts(row: dict[str, Any]) -> list[tuple[str, str]]:
         for key, what in (("max_buffer", "buffer"), ("max_binding", "binding"))
         if row.get(key)
     ]
-    api = " ".join(str(row[key]) for key in ("api", "driver") if row.get(key))
+    kind = [row["type"], *(str(row[key]) for key in ("api", "driver") if row.get(key))]
     return [
-        ("type", f"{row['type']}, {api}" if api else row["type"]),
+        ("type", ", ".join(kind)),
+        ("also as", ", ".join(map(str, row.get("also") or []))),
         ("features", ", ".join(feature_texts(row))),
         ("limits", ", ".join(limits)),
         ("missing", ", ".join(map(str, row.get("missing") or []))),
+        ("error", str(row.get("error") or "")),
     ]
 
 
 def feature_texts(row: dict[str, Any]) -> list[str]:
-    """The features a device has, in words."""
-    texts = [name for name in ("f16", "timestamps") if row.get(name)]
-    if row.get("subgroups"):
-        size = row.get("subgroup_size")
-        texts.insert(0, f"subgroups of {size}" if size else "subgroups")
-    return texts
+    """The features a device has, in words; subgroups with their number of lanes where known."""
+    lanes = row.get("subgroup_size")
+    texts = {"subgroups": f"subgroups of {lanes}"} if lanes else {}
+    return [texts.get(name, name) for name in row.get("features") or []]

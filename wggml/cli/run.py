@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -68,7 +70,6 @@ SHARE = click.FloatRange(0.0, 1.0)
 @flag("--display-prompt/--no-display-prompt", default=True, help="Write the prompt first.")
 @flag("--perf", is_flag=True, help="More figures at the end: host time, dispatches, bytes.")
 @flag("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
-@flag("-v", "--verbose", is_flag=True, help="Say what is chosen and why.")
 def run(model: str, **options: Any) -> None:
     """Continue a prompt with MODEL: the path of a .gguf file or a known name.
 
@@ -80,7 +81,9 @@ def run(model: str, **options: Any) -> None:
     from wggml.hub import resolve_model
 
     path = resolve_model(model, progress=show)
-    device = choose_device(options["device"], show=show)
+    if options["seed"] < 0:
+        options["seed"] = secrets.randbits(32)
+    device = choose_device(options["device"], options["n_gpu_layers"], show=show)
     llama = open_model(path, device, options, show=show)
     try:
         stopped = write_text(llama, prompt, options)
@@ -88,6 +91,8 @@ def run(model: str, **options: Any) -> None:
             from wggml.cli.summary import summary
 
             click.echo("\n" + summary(llama.stats(), perf=options["perf"]), err=True)
+            if options["temp"] > 0:
+                click.echo(f"{'seed':>16}: {options['seed']}", err=True)
     finally:
         llama.close()
     if stopped:
@@ -116,10 +121,15 @@ def read_prompt(text: str | None, file: str | None) -> str:
         ) from error
 
 
-def choose_device(wanted: str | None, *, show: bool) -> str | None:
-    """The device to hand on. Says so in one line where no GPU is there and NumPy computes."""
+def choose_device(wanted: str | None, n_gpu_layers: int, *, show: bool) -> str | None:
+    """The device to hand on. Says so in one line where no GPU is there and NumPy computes.
+
+    With no layer for a GPU, none is looked for.
+    """
     if wanted is not None:
         return wanted
+    if n_gpu_layers == 0:
+        return "cpu"
     from wggml.hal.interface import DeviceType
     from wggml.hal.registry import default_registry
 
@@ -175,15 +185,15 @@ def generation_params(options: dict[str, Any]) -> GenerationParams:
 
 
 def write_text(llama: Llama, prompt: str, options: dict[str, Any]) -> bool:
-    """Writes prompt and continuation to stdout as it comes; True where Ctrl-C stopped it."""
+    """Writes prompt and continuation to stdout as they come; True where Ctrl-C stopped it."""
     out = utf8_stdout()
     params = generation_params(options)
     with stop_on_ctrl_c() as stop:
-        chunks = llama.generate(prompt, params, stop=stop)
+        chunks = iter(llama.generate(prompt, params, stop=stop))
+        first = next(chunks, None)  # a prompt that does not fit is refused before a word is out
         if options["display_prompt"]:
             out.write(prompt)
-            out.flush()
-        for chunk in chunks:
+        for chunk in chain([first] if first else [], chunks):
             if chunk.text:
                 out.write(chunk.text)
                 out.flush()

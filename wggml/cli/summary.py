@@ -16,17 +16,20 @@ def summary(stats: Stats, *, perf: bool) -> str:
     rows = [
         ("prompt", rate_text(stats.n_prompt, stats.prompt_seconds)),
         ("generation", rate_text(stats.n_generated, stats.generate_seconds)),
-        ("devices", ", ".join(stats.adapters)),
-        ("nodes", counts_text(stats.nodes, stats.n_splits)),
-        ("compute buffers", sizes_text(stats.compute_nbytes)),
-        ("weights", sizes_text(stats.weights_nbytes)),
-        ("graphs", f"{stats.graph_reuses} reused, {stats.graph_rebuilds} built"),
-        ("peak memory", nbytes_text(stats.peak_rss_nbytes)),
+        ("device", ", ".join(stats.devices) or "CPU (NumPy)"),
+        ("nodes", nodes_text(stats.nodes_per_backend, stats.n_splits)),
+        ("weights", sizes_text(stats.weights)),
+        ("KV cache", nbytes_text(stats.kv_cache_bytes)),
+        ("compute buffers", sizes_text(stats.compute_buffers)),
+        ("graphs", f"{stats.graphs_reused} reused, {stats.graphs_built} built"),
+        ("peak memory", nbytes_text(stats.peak_rss) if stats.peak_rss else ""),
     ]
     if perf:
+        phases = ", ".join(f"{name} {ms:.2f}" for name, ms in stats.phases_ms.items())
         rows += [
             ("host time", f"{stats.host_us_per_token:.0f} µs per token"),
             ("dispatches", f"{stats.dispatches_per_token:.0f} per token"),
+            ("ms per token", phases),
         ]
     return "\n".join(f"{label:>16}: {text}" for label, text in rows if text)
 
@@ -37,14 +40,11 @@ def rate_text(count: int, seconds: float) -> str:
     return f"{text}, {count / seconds:.1f} tokens/s" if seconds > 0 else text
 
 
-def counts_text(nodes: Mapping[str, int], n_splits: int) -> str:
-    """How many graph nodes each backend computes."""
-    return f"{pairs_text(nodes)}; {n_splits} splits" if nodes else ""
-
-
-def pairs_text(counts: Mapping[str, int]) -> str:
-    """`name count` pairs in the order given."""
-    return ", ".join(f"{name} {count}" for name, count in counts.items())
+def nodes_text(nodes: Mapping[str, int], n_splits: int) -> str:
+    """How many graph nodes each backend computes, and in how many stretches."""
+    counts = ", ".join(f"{name} {count}" for name, count in nodes.items())
+    plural = "" if n_splits == 1 else "s"
+    return f"{counts}, {n_splits} split{plural}" if counts else ""
 
 
 def sizes_text(nbytes: Mapping[str, int]) -> str:

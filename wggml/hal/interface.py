@@ -138,6 +138,10 @@ class Device(ABC):
     def props(self) -> dict[str, Any]:
         """Facts for people and tools: backend API, driver, limits, features, what is missing."""
 
+    def probe(self) -> dict[str, Any]:
+        """Facts that are only learnt by opening the device, such as `subgroup_size`."""
+        return {}
+
     def memory(self) -> tuple[int, int]:
         """(free, total) bytes as far as known, else zeros."""
         return (0, 0)
