@@ -93,8 +93,8 @@ class Buffer(ABC):
         """Fill the whole buffer with one byte value."""
 
     def host_bytes(self, t: Tensor) -> Bytes | None:
-        """The bytes of `t` in place, writable and not a copy, when this is host memory; else
-        None. They may change, and stay valid until the buffer is freed."""
+        """The bytes of `t` in place, not a copy, when this is host memory; else None. To be read
+        only (`set_tensor` writes); they show later writes and go when the buffer is freed."""
         return None
 
     def copy_from(self, src: Tensor, dst: Tensor) -> bool:
