@@ -82,6 +82,8 @@ class KV(Mapping[str, Any]):
 
     __slots__ = ("_buf", "_cache", "_entries", "_order", "_path")
 
+    _buf: mmap.mmap | None
+
     def __init__(self, buf: mmap.mmap, path: str, order: str, entries: dict[str, Entry]) -> None:
         self._buf = buf
         self._path = path
@@ -114,12 +116,16 @@ class KV(Mapping[str, Any]):
             return self[key]
         return self._decode(entry, as_text=True, limit=n)
 
+    def close(self) -> None:
+        """Let go of the file; values decoded before stay readable."""
+        self._buf = None
+
     def raw(self, key: str) -> Any:
         """The value of `key` with strings as `bytes`."""
         return self._decode(self._entries[key], as_text=False)
 
     def _decode(self, entry: Entry, *, as_text: bool, limit: int | None = None) -> Any:
-        if self._buf.closed:
+        if self._buf is None:
             raise GGUFError(f"{self._path} is closed; read its metadata before closing it")
         data = self._buf[entry.offset : entry.end]
         value, _ = _value(data, 0, entry.type, self._order, as_text, limit)

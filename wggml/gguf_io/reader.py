@@ -179,6 +179,8 @@ class GGUFFile:
 
     def close(self) -> None:
         """Give the map back (arrays handed out before keep it alive). May be called twice."""
+        for part in self._parts:
+            part.kv.close()
         for buf in self._maps:
             with contextlib.suppress(BufferError):  # arrays over the map: it goes with the last
                 buf.close()
