@@ -58,14 +58,20 @@ _SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 def find_named(
     token_ids: Mapping[str, int], types: MutableSequence[int], known: dict[str, int | None]
 ) -> None:
-    """Fill the missing entries of `known` from token texts, lowest id first, and make the tokens
-    found CONTROL."""
+    """Fill the missing entries of `known` from token texts and make the tokens found CONTROL.
+
+    Of several candidates the first listed is taken; for `eot`, the first that is not EOS: where a
+    vocabulary ends turns and texts with different tokens, EOS names one and EOT the other.
+    """
     for role, texts in NAMED.items():
-        if known.get(role) is None:
-            found = [token_ids[text] for text in texts if text in token_ids]
-            if found:
-                known[role] = min(found)
-                types[min(found)] = TokenType.CONTROL
+        if known.get(role) is not None:
+            continue
+        found = [token_ids[text] for text in texts if text in token_ids]
+        if role == "eot":
+            found.sort(key=lambda token: token == known.get("eos"))
+        if found:
+            known[role] = found[0]
+            types[found[0]] = TokenType.CONTROL
 
 
 def find_eog(
