@@ -124,6 +124,9 @@ def _add_leafs(out: AllocGraph, plan: Plan) -> None:
 class PreviousIds:
     """ggml's rule for when a stored memory plan cannot be used: a position has another buffer type
     than it had in the graph that was split before, whether memory was planned for that one or not.
+
+    It goes with the allocator's `positional` key; with the `safe` one the allocator itself compares
+    the ids with those it planned for.
     """
 
     __slots__ = ("_bufts", "_leafs", "_nodes")
@@ -140,44 +143,11 @@ class PreviousIds:
             pair.reverse()
             pair[0][: len(ids)] = ids
 
-    def reserved(self, g: AllocGraph) -> None:
-        """Memory was planned for `g`."""
-
     def changed(self, g: AllocGraph) -> bool:
         """Whether the stored memory plan puts tensors of `g` on another backend's memory."""
         return _differ(self._bufts, self._nodes[1], g.node_ids) or _differ(
             self._bufts, self._leafs[1], g.leaf_ids
         )
-
-
-class ReservedIds(PreviousIds):
-    """Our rule: compares with the graph that memory was planned for."""
-
-    __slots__ = ("_planned",)
-
-    def __init__(self, bufts: Sequence[BufferType]) -> None:
-        super().__init__(bufts)
-        self._planned: tuple[list[int], list[int]] | None = None
-
-    def split(self, g: AllocGraph) -> None:
-        """A graph was split; that alone changes no memory plan."""
-
-    def reserved(self, g: AllocGraph) -> None:
-        self._planned = (g.node_ids, g.leaf_ids)
-
-    def changed(self, g: AllocGraph) -> bool:
-        if self._planned is None:
-            return True
-        nodes, leafs = self._planned
-        return (
-            len(nodes) != len(g.node_ids)
-            or len(leafs) != len(g.leaf_ids)
-            or _differ(self._bufts, nodes, g.node_ids)
-            or _differ(self._bufts, leafs, g.leaf_ids)
-        )
-
-
-IDS_RULES: dict[str, type[PreviousIds]] = {"safe": ReservedIds, "positional": PreviousIds}
 
 
 def _differ(bufts: Sequence[BufferType], before: list[int], now: list[int]) -> bool:

@@ -170,9 +170,7 @@ def spread_to_neighbours(a: Assignment, graph: Graph) -> None:
 def upgrade_or_best(a: Assignment, graph: Graph) -> None:
     """Pass 3: move nodes to a better backend with the same buffer type; give nodes nobody's
     neighbour could take to the backend that reads most of their sources."""
-    better = [
-        [c for c in range(b) if a.bufts[c] is a.bufts[b]] for b in range(len(a.backends))
-    ]
+    better = [[c for c in range(b) if a.bufts[c] is a.bufts[b]] for b in range(len(a.backends))]
     for t in graph.nodes:
         if t.op in VIEW_OPS:
             continue
@@ -244,6 +242,19 @@ def assign(a: Assignment, graph: Graph) -> None:
         run(a, graph)
 
 
+def check_user_choices(a: Assignment, graph: Graph) -> None:
+    """Raise `UnsupportedOpError` when the user gave a node to a backend that does not run it."""
+    if not a.ids:
+        return
+    for t in graph.nodes:
+        b = a.id_of(t)
+        if b != UNASSIGNED and t.op not in VIEW_OPS and not a.supports_op(b, t):
+            raise UnsupportedOpError(
+                f"{describe_tensor(t)} was assigned to {a.backends[b].name}, which cannot run it: "
+                f"{' and '.join(_objections(a, b, t, None))}. Assign another backend, or none"
+            )
+
+
 # ---- errors ------------------------------------------------------------------------------------
 
 
@@ -255,9 +266,8 @@ def describe_tensor(t: Tensor) -> str:
 def tried(a: Assignment, op: Tensor, buft: BufferType | None = None) -> str:
     """What each backend says against running `op` (on operands in `buft`)."""
     return "; ".join(
-        f"{backend.name}: {reason}"
+        f"{backend.name}: {' and '.join(_objections(a, b, op, buft))}"
         for b, backend in enumerate(a.backends)
-        for reason in _objections(a, b, op, buft)
     )
 
 
@@ -280,9 +290,7 @@ def _unusable_buffer(a: Assignment, t: Tensor, buffer: Buffer) -> SchedulerError
 
 
 def _no_backend(a: Assignment, t: Tensor) -> UnsupportedOpError:
-    sources = ", ".join(
-        f"{s.type.name.lower()} {list(s.ne)}" for s in t.src if s is not None
-    )
+    sources = ", ".join(f"{s.type.name.lower()} {list(s.ne)}" for s in t.src if s is not None)
     return UnsupportedOpError(
         f"no backend runs {describe_tensor(t)} on sources [{sources}]; tried {tried(a, t)}. "
         "Give the scheduler a backend that implements it"

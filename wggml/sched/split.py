@@ -181,8 +181,7 @@ def _copy_graph_inputs(plan: Plan) -> None:
         if (leaf, b) not in plan.copies:
             others = range(plan.n_copies)
             copies = [
-                leaf if c == plan.cur_copy else _new_copy(plan, leaf, b, c, "6.cpy")
-                for c in others
+                leaf if c == plan.cur_copy else _new_copy(plan, leaf, b, c, "6.cpy") for c in others
             ]
             for copy in copies:
                 if copy is leaf:
