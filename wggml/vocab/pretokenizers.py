@@ -277,7 +277,7 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
                 r"[\r\n]",
                 _DEEPSEEK_LETTERS,
                 _DEEPSEEK_PUNCTUATION,
-                r"\s+\Z",
+                r"(?<!\s)\s++\Z",
                 _CJK_HANGUL,
                 r"\p{N}+",
             )

@@ -21,6 +21,9 @@ class TokenType(IntEnum):
     BYTE = 6
 
 
+HIDDEN = (TokenType.CONTROL, TokenType.UNKNOWN)
+"""Types whose text is no part of the output and is read as a token only on request."""
+
 # Texts by which the reference recognises a token whose id no key gives.
 _EOT = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
@@ -126,11 +129,12 @@ class SpecialTokens:
         lstrip: frozenset[int] = frozenset(),
         rstrip: frozenset[int] = frozenset(),
     ) -> None:
-        kinds = (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN)
+        kinds = frozenset(map(int, (*HIDDEN, TokenType.USER_DEFINED)))
+        special = [i for i, kind in enumerate(types) if kind in kinds]
+        self._all = _by_start((i, texts[i]) for i in special)
         self._user_defined = _by_start(
-            (i, texts[i]) for i, kind in enumerate(types) if kind == TokenType.USER_DEFINED
+            (i, texts[i]) for i in special if types[i] == TokenType.USER_DEFINED
         )
-        self._all = _by_start((i, texts[i]) for i, kind in enumerate(types) if kind in kinds)
         self._lstrip = lstrip
         self._rstrip = rstrip
 

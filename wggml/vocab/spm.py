@@ -80,13 +80,9 @@ class SpmEncoder:
 def _chunk_pattern(texts: Iterable[str]) -> regex.Pattern[str]:
     """Matches the longest stretch that merges may cross: cut before a run of marks, except after
     a character that some token has directly before a mark."""
-    glue = set()
-    for text in texts:
-        at = text.find(SPACE_MARK, 1)
-        while at > 0:
-            if text[at - 1] != SPACE_MARK:
-                glue.add(text[at - 1])
-            at = text.find(SPACE_MARK, at + 1)
+    apart = "\ud800"  # occurs in no token text, so no match spans two of them
+    before_mark = regex.compile(rf"[^{SPACE_MARK}{apart}](?={SPACE_MARK})")
+    glue = set(before_mark.findall(apart.join(texts)))
     if not glue:
         return regex.compile(rf"{SPACE_MARK}*[^{SPACE_MARK}]+|{SPACE_MARK}+")
     bridge = f"(?<=[{''.join(map(regex.escape, sorted(glue)))}]){SPACE_MARK}+"

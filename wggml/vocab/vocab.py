@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
@@ -20,7 +21,7 @@ from wggml.vocab.metadata import (
 )
 from wggml.vocab.missing import MissingCharacterError
 from wggml.vocab.pretokenizers import PRE_TOKENIZERS, PreTokenizer, find_pre_tokenizer
-from wggml.vocab.special import Fragment, SpecialTokens, TokenType, find_eog, find_named
+from wggml.vocab.special import HIDDEN, Fragment, SpecialTokens, TokenType, find_eog, find_named
 from wggml.vocab.spm import SPACE_MARK, SpmEncoder
 from wggml.vocab.wpm import WpmEncoder
 
@@ -43,8 +44,7 @@ _KNOWN_BUT_UNSUPPORTED = {
     "whitespace": "bpe",
     "test": "test",
 }
-_HIDDEN = (TokenType.CONTROL, TokenType.UNKNOWN)
-_VERBATIM = (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED)
+_VERBATIM = (*HIDDEN, TokenType.USER_DEFINED)
 
 
 class _Encoder(Protocol):
@@ -241,7 +241,7 @@ class Vocab:
         ):
             return frozenset(ids[text] for text in ("<mask>",) if text in ids), frozenset()
         if any(part in name.lower() for part in ("phi-3", "phi3")):
-            kinds = (*_HIDDEN, TokenType.USER_DEFINED)
+            kinds = frozenset(map(int, _VERBATIM))
             right = {i for i, kind in enumerate(self._types) if kind in kinds}
             right.update(ids[text] for text in ("</s>",) if text in ids)
             right.difference_update(ids.get(t, -1) for t in ("<unk>", "<s>", "<|endoftext|>"))
@@ -306,8 +306,7 @@ class Vocab:
             raise TokenizerError(
                 "this model has no vocabulary (tokenizer.ggml.model is 'none'): pass token ids"
             )
-        if not text.isascii():
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        text = _without_surrogates(text)
         ids: list[int] = []
         if add_special and (self.add_bos or self.type == "wpm") and self.bos is not None:
             ids.append(self.bos)
@@ -355,7 +354,7 @@ class Vocab:
         kind = self._types[self._check(token)]
         text = self._texts[token]
         if kind in _VERBATIM:
-            return b"" if kind in _HIDDEN and not special else _utf8(text)
+            return b"" if kind in HIDDEN and not special else _utf8(text)
         if kind == TokenType.NORMAL:
             if self.type == "bpe" and self._is_byte_level:
                 return from_alphabet(text)
@@ -395,6 +394,14 @@ class Vocab:
             at_start = strip and marks
             pieces.append(piece)
         return b"".join(pieces).decode("utf-8", "replace")
+
+
+def _without_surrogates(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return re.sub("[\ud800-\udfff]", "\ufffd", text)
+    return text
 
 
 def _utf8(text: str) -> bytes:
