@@ -128,6 +128,27 @@ def test_zeros_stay_zero(t: Type) -> None:
     assert not dequantize_rows(quantize(x, t), t).any()
 
 
+@pytest.mark.parametrize("t", WRITABLE, ids=lambda t: t.name)
+def test_a_block_is_written_the_same_alone(t: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(t).standard_normal((40, blck_size(t)), np.float32)
+    together = quantize(x, t)
+    monkeypatch.setattr("wggml.quants.api.CHUNK", 3 * blck_size(t))
+    np.testing.assert_array_equal(quantize(x, t), together)
+    np.testing.assert_array_equal(np.stack([quantize(row, t) for row in x]), together)
+
+
+@pytest.mark.parametrize("t", WRITABLE, ids=lambda t: t.name)
+def test_odd_blocks(t: Type) -> None:
+    """Constants, tiny numbers, one spike: finite, and no further off than the block's range."""
+    n = blck_size(t)
+    spike = np.eye(1, n, n // 2)[0]
+    rows = [np.full(n, -3.0), np.full(n, 3.0), spike, -spike, spike * 1e-30, np.full(n, 1e-38)]
+    x = np.array([*rows, np.arange(n) - n], np.float32)
+    got = dequantize_rows(quantize(x, t), t)
+    assert np.isfinite(got).all()
+    assert (np.abs(got - x) <= 1.01 * np.abs(x).max(1, keepdims=True) + 1e-30).all()
+
+
 # Largest error that rounding to the nearest code may leave, as a share of the block's range.
 STEP = {
     Type.Q4_0: 1 / 8,

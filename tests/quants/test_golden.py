@@ -15,6 +15,7 @@ from wggml.quants import can_dequantize, can_quantize, dequantize_rows, quantize
 # codebooks (IQ1, IQ2, IQ3), which are only read here.
 WRITTEN = [
     "f16", "bf16", "q1_0", "q2_0", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q8_1",
+    "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "q8_K",
     "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "tq1_0", "tq2_0",
 ]  # fmt: skip
 
@@ -37,7 +38,8 @@ def _check_read(z: Mapping[str, np.ndarray]) -> set[str]:
 
 
 def _check_written(z: Mapping[str, np.ndarray], name: str) -> None:
-    got, want = quantize(z["src"], type_from_name(name)), z[f"{name}.ref.q"]
+    variant = "cpu" if name == "q8_K" else "ref"
+    got, want = quantize(z["src"], type_from_name(name)), z[f"{name}.{variant}.q"]
     if name == "iq4_nl":  # the reference leaves the codes of zero blocks unwritten
         got, want = got.reshape(-1, 18), want.reshape(-1, 18)
         empty = ~want[:, :2].any(axis=1)

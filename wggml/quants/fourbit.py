@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wggml.quants.kquants_search import columns, peaks, ratio
 from wggml.quants.layouts import F32, I8, U8, Records, field, set_field
 from wggml.quants.legacy import nibbles, pack_nibbles, scale_of
 from wggml.quants.rounding import nearest, reciprocal, signed_max, to_f16
@@ -19,9 +20,6 @@ from wggml.quants.rounding import nearest, reciprocal, signed_max, to_f16
 # Facts of the formats: IQ4's levels; the sixteen e2m1 floats of MXFP4 and NVFP4, doubled.
 IQ4_LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 FP4_DOUBLED = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
-
-# Below this a block counts as all zero.
-TINY = np.float32(1e-15)
 
 
 @cache
@@ -93,7 +91,7 @@ def _closest_fp4(x: F32, d: F32) -> U8:
     for code, value in enumerate(FP4_DOUBLED):
         error = np.abs(np.float32(value) * d - x)
         better = error < least
-        best[better] = code
+        np.copyto(best, np.uint8(code), where=better)
         np.minimum(least, error, out=least)
     return best
 
@@ -115,67 +113,71 @@ def write_nvfp4(x: F32, rec: Records) -> None:
     set_field(rec, "qs", pack_nibbles(codes).reshape(len(x), -1))
 
 
-def _closest_level(x: F32) -> U8:
+@cache
+def _level_above() -> npt.NDArray[np.intp]:
+    """[256]: for a whole number v - 127 the index of the first IQ4 level above it, from 1 to 15."""
+    upper = np.searchsorted(_levels(IQ4_LEVELS), np.arange(-127, 129), side="right")
+    return np.clip(upper, 1, 15)
+
+
+def _closest_level(x: F32) -> npt.NDArray[np.intp]:
     """Index of the IQ4 level nearest to each x; of two equally near the upper."""
     levels = _levels(IQ4_LEVELS).astype(np.float32)
-    upper = np.clip(np.searchsorted(levels, x, side="right"), 1, 15)
-    below = x - levels[upper - 1] < levels[upper] - x
-    return (upper - below).astype(np.uint8)
-
-
-def _sums(x: F32, weight: F32, codes: npt.NDArray[Any]) -> tuple[F32, F32]:
-    """Weighted sums of q x and q q over each row, added one after the other as in C."""
-    q = _levels(IQ4_LEVELS).take(codes).astype(np.float32)
-    sum_qx = np.zeros(len(x), np.float32)
-    sum_qq = np.zeros(len(x), np.float32)
-    for j in range(x.shape[1]):
-        wq = weight[:, j] * q[:, j]
-        sum_qx += wq * x[:, j]
-        sum_qq += wq * q[:, j]
-    return sum_qx, sum_qq
+    cell = np.clip(np.floor(x), -127, 128).astype(np.intp) + 127
+    upper = _level_above().take(cell)
+    return upper - (x - levels.take(upper - 1) < levels.take(upper) - x)
 
 
 def _search_iq4(x: F32, tries: int) -> F32:
-    """The scale of each row [B, 32] that fits best, weights x*x: first guess, then `tries` steps
-    to either side of it (none when 0)."""
-    peak = signed_max(x)
+    """The scale [G] that fits each group best, weights x*x: from the first guess, then `tries`
+    steps to either side of it (none when 0). Groups are columns, x [32, G], so that sums add one
+    row after the other, as the reference does."""
+    peak, zero = peaks(x)
     weight = x * x
-    bottom = np.float32(IQ4_LEVELS[0])
-    first = -peak / bottom if tries else peak / bottom
-    sum_qx, sum_qq = _sums(x, weight, _closest_level(reciprocal(first) * x))
-    d: F32 = np.where(sum_qq > 0, sum_qx / np.where(sum_qq > 0, sum_qq, 1), 0).astype(np.float32)
+    levels = _levels(IQ4_LEVELS).astype(np.float32)
+
+    def sums(inverse: F32) -> tuple[F32, F32]:
+        q = levels.take(_closest_level(inverse * x))
+        return (weight * q * x).sum(axis=0), (weight * q * q).sum(axis=0)
+
+    bottom = levels[0]
+    sum_qx, sum_qq = sums(np.float32(1) / (-peak / bottom if tries else peak / bottom))
+    d = ratio(sum_qx, sum_qq, sum_qq > 0)
     best: F32 = d * sum_qx
     for step in range(-tries, tries + 1) if tries else ():
-        inverse = ((np.float32(step) + bottom) / np.where(peak != 0, peak, 1)).astype(np.float32)
-        sum_qx, sum_qq = _sums(x, weight, _closest_level(inverse * x))
+        sum_qx, sum_qq = sums((np.float32(step) + bottom) / peak)
         better = (sum_qq > 0) & (sum_qx * sum_qx > best * sum_qq)
-        d = np.where(better, sum_qx / np.where(sum_qq > 0, sum_qq, 1), d).astype(np.float32)
-        best = np.where(better, d * sum_qx, best).astype(np.float32)
-    d[np.abs(peak[:, 0]) < TINY] = 0
+        d = np.where(better, ratio(sum_qx, sum_qq, better), d)
+        best = np.where(better, d * sum_qx, best)
+    d[zero] = 0
     return d
 
 
 def write_iq4_nl(x: F32, rec: Records) -> None:
-    d = _search_iq4(x, 0)
-    rec["d"] = to_f16(d)
-    peak = signed_max(x)
+    # NumPy would add up a lone column in another order
+    groups = columns(x if len(x) > 1 else np.repeat(x, 2, axis=0), 32)
+    rec["d"] = to_f16(_search_iq4(groups, 0)[: len(x)])
     # the reference keeps the codes of its first guess
-    codes = _closest_level(reciprocal(peak / np.float32(IQ4_LEVELS[0])) * x)
-    set_field(rec, "qs", pack_nibbles(codes))
+    first = signed_max(x) / np.float32(IQ4_LEVELS[0])
+    set_field(rec, "qs", pack_nibbles(_codes(reciprocal(first) * x)))
 
 
 def write_iq4_xs(x: F32, rec: Records) -> None:
     blocks = len(x)
-    groups = x.reshape(-1, 32)
-    scales = _search_iq4(groups, 7).reshape(blocks, 8)
+    scales = _search_iq4(columns(x, 32), 7).reshape(blocks, 8)
     d = -signed_max(scales) / np.float32(32)
     rec["d"] = to_f16(d[:, 0])
     steps = np.clip(nearest(reciprocal(d) * scales), -32, 31)
-    codes = _closest_level(reciprocal((d * steps).astype(np.float32)).reshape(-1, 1) * groups)
+    inverse = reciprocal((d * steps).astype(np.float32)).reshape(-1, 1)
+    codes = _codes(inverse * x.reshape(-1, 32))
     set_field(rec, "qs", pack_nibbles(codes).reshape(blocks, -1))
     raised = (steps + 32).astype(np.uint16)
     set_field(rec, "scales_l", pack_pairs(raised & np.uint16(15)))
     rec["scales_h"] = (raised >> np.uint16(4) << np.arange(0, 16, 2, dtype=np.uint16)).sum(axis=1)
+
+
+def _codes(x: F32) -> U8:
+    return _closest_level(x).astype(np.uint8)
 
 
 def pack_pairs(codes: npt.NDArray[Any]) -> U8:

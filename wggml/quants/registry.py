@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wggml.core.types import Type
-from wggml.quants import fourbit, iquants, kquants, legacy, ternary
+from wggml.quants import fourbit, iquants, kquants, kquants_write, legacy, ternary
 from wggml.quants.layouts import F32, Records
 
 Reader = Callable[[Records, F32], None]
@@ -30,12 +30,12 @@ FORMATS: dict[Type, BlockFormat] = {
     Type.Q5_1: BlockFormat(legacy.read_q5_1, legacy.write_q5_1),
     Type.Q8_0: BlockFormat(legacy.read_q8, legacy.write_q8_0),
     Type.Q8_1: BlockFormat(legacy.read_q8, legacy.write_q8_1),
-    Type.Q2_K: BlockFormat(kquants.read_q2_k),
-    Type.Q3_K: BlockFormat(kquants.read_q3_k),
-    Type.Q4_K: BlockFormat(kquants.read_q4_k),
-    Type.Q5_K: BlockFormat(kquants.read_q5_k),
-    Type.Q6_K: BlockFormat(kquants.read_q6_k),
-    Type.Q8_K: BlockFormat(kquants.read_q8_k),
+    Type.Q2_K: BlockFormat(kquants.read_q2_k, kquants_write.write_q2_k),
+    Type.Q3_K: BlockFormat(kquants.read_q3_k, kquants_write.write_q3_k),
+    Type.Q4_K: BlockFormat(kquants.read_q4_k, kquants_write.write_q4_k),
+    Type.Q5_K: BlockFormat(kquants.read_q5_k, kquants_write.write_q5_k),
+    Type.Q6_K: BlockFormat(kquants.read_q6_k, kquants_write.write_q6_k),
+    Type.Q8_K: BlockFormat(kquants.read_q8_k, kquants_write.write_q8_k),
     Type.IQ1_S: BlockFormat(iquants.read_iq1_s),
     Type.IQ1_M: BlockFormat(iquants.read_iq1_m),
     Type.IQ2_XXS: BlockFormat(iquants.read_iq2_xxs),
