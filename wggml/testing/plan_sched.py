@@ -88,6 +88,10 @@ class LoggedGallocr(Gallocr):
     def reserve_n(self, *args: Any, **kwargs: Any) -> bool:
         return self._logged("reserve", super().reserve_n, *args, **kwargs)
 
+    def reserve_n_size(self, *args: Any, **kwargs: Any) -> list[int]:
+        self.calls.append(["reserve_size", True])
+        return super().reserve_n_size(*args, **kwargs)
+
     def _logged(self, name: str, call: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
         if self._inside:
             return call(*args, **kwargs)
