@@ -143,11 +143,13 @@ def render(summary: Summary, console: Console, *, tensors: bool = True) -> None:
 
     s = summary
     parts = f", {s.n_parts} files" if s.n_parts > 1 else ""
-    console.print(Text(
-        f"{s.path}: GGUF {s.version}, {s.byte_order}-endian, {s.file_bytes:,} bytes{parts}\n"
-        f"architecture {s.architecture}, {s.n_parameters:,} parameters in {len(s.tensors)} tensors "
-        f"of {s.tensor_bytes:,} bytes: {s.bits_per_weight:.2f} bits a weight\n"
-    ))
+    console.print(
+        Text(
+            f"{s.path}: GGUF {s.version}, {s.byte_order}-endian, {s.file_bytes:,} bytes{parts}\n"
+            f"architecture {s.architecture}, {s.n_parameters:,} parameters in {len(s.tensors)} tensors "
+            f"of {s.tensor_bytes:,} bytes: {s.bits_per_weight:.2f} bits a weight\n"
+        )
+    )
     table("Metadata", "key,type,value", (), [[k.name, k.type, k.value] for k in s.keys])
     table("Types", "type,tensors,values,bytes", (1, 2, 3), [
         [type_name(t.type), str(t.n_tensors), f"{t.n_elements:,}", f"{t.nbytes:,}"]

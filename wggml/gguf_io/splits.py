@@ -46,8 +46,7 @@ def other_parts(kv: KV, path: Path) -> list[Path]:
             f"name the parts NAME-00001-of-{count:05d}.gguf and so on, in one folder"
         )
     paths = [
-        path.with_name(f"{match['stem']}-{i:05d}-of-{count:05d}.gguf")
-        for i in range(2, count + 1)
+        path.with_name(f"{match['stem']}-{i:05d}-of-{count:05d}.gguf") for i in range(2, count + 1)
     ]
     missing = [p.name for p in paths if not p.is_file()]
     if missing:

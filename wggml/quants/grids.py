@@ -25,8 +25,7 @@ def grid(type: Type) -> I8:
     codebook: Any = getattr(gguf.quants, type.name, None)
     if codebook is None or not hasattr(codebook, "init_grid"):
         raise UnsupportedOpError(
-            f"the installed `gguf` package has no codebook for {type.name}; "
-            "install gguf >= 0.17"
+            f"the installed `gguf` package has no codebook for {type.name}; install gguf >= 0.17"
         )
     codebook.init_grid()
     entries: I8 = codebook.grid[0, 0].astype(np.int8)

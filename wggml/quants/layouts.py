@@ -33,7 +33,11 @@ LAYOUTS: dict[Type, np.dtype[np.void]] = {
         Type.Q3_K: [("hmask", "V32"), ("qs", "V64"), ("scales", "V12"), ("d", "<f2")],
         Type.Q4_K: [("d", "<f2"), ("dmin", "<f2"), ("scales", "V12"), ("qs", "V128")],
         Type.Q5_K: [
-            ("d", "<f2"), ("dmin", "<f2"), ("scales", "V12"), ("qh", "V32"), ("qs", "V128"),
+            ("d", "<f2"),
+            ("dmin", "<f2"),
+            ("scales", "V12"),
+            ("qh", "V32"),
+            ("qs", "V128"),
         ],
         Type.Q6_K: [("ql", "V128"), ("qh", "V64"), ("scales", "V16"), ("d", "<f2")],
         Type.Q8_K: [("d", "<f4"), ("qs", "V256"), ("bsums", "V32")],

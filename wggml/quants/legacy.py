@@ -111,7 +111,8 @@ def write_q2_0(x: F32, rec: Records) -> None:
     rec["d"] = to_f16(d[:, 0])
     codes = np.clip(roundf(x * reciprocal(d)) + 1, 0, 3).astype(np.uint8)
     set_field(
-        rec, "qs",
+        rec,
+        "qs",
         codes[:, 0::4] | codes[:, 1::4] << 2 | codes[:, 2::4] << 4 | codes[:, 3::4] << 6,
     )
 
