@@ -74,7 +74,7 @@ class Slot:
 
 @dataclass(slots=True)
 class Dispatch:
-    """One entry of a plan. `bind_group` is made when the plan is finished."""
+    """One entry of a plan. `params_offset` and `bind_group` are set at the end."""
 
     label: str
     pipeline: Pipeline
@@ -82,6 +82,7 @@ class Dispatch:
     params: bytes
     groups: tuple[int, int, int]
     node: str
+    params_offset: int = 0
     bind_group: Any = None
 
 
@@ -92,8 +93,9 @@ class PlanBuilder:
     """Collects the dispatches of one plan. Families use `operand`, `raw_operand`, `constant`,
     `scratch` and `dispatch`; `profile` tells them what the device can do."""
 
-    def __init__(self, device: WgpuDevice) -> None:
+    def __init__(self, device: WgpuDevice, *, fusion: bool = True) -> None:
         self.device = device
+        self.fusion = fusion
         self.profile: DeviceProfile = device.profile
         self.dispatches: list[Dispatch] = []
         self.buffers: set[WgpuBuffer] = set()

@@ -1,0 +1,19 @@
+// dst = act(gate) * up. Gate and up are two tensors, or the two halves of each row of one.
+//
+// Bindings: gate, up (one binding when they are halves), dst. Params: the walk's, p0, p1.
+// Grid: one lane per unit of the walk. Limits: none.
+{{ decls }}
+{$ include "include/grid.wgsl" $}
+{$ include "include/half.wgsl" $}
+{$ include "include/math.wgsl" $}
+{$ from "include/scalar.wgsl" import reader, writer $}
+{{ reader("gate", gate, gate_type, at_gate, vtype, gate_atomic) }}
+{{ reader("up", up, up_type, at_up, vtype, up_atomic) }}
+{{ writer("dst", dst, dst_type, at_dst, store, vtype) }}
+
+fn value(i0: u32, i1: u32, i2: u32, i3: u32) -> {{ vtype }} {
+    let x = load_gate(i0, i1, i2, i3);
+    let y = load_up(i0, i1, i2, i3);
+    return {{ function }};
+}
+{$ include "include/elementwise_main.wgsl" $}

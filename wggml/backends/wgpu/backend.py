@@ -1,0 +1,177 @@
+"""`WgpuBackend`: a stream on a wgpu device. Its queue keeps everything in order."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from time import perf_counter
+from typing import Any
+
+from wggml.backends.wgpu import encode
+from wggml.backends.wgpu.buffer import WgpuBuffer
+from wggml.backends.wgpu.device import WgpuDevice
+from wggml.backends.wgpu.implementation import raw_api, translate
+from wggml.backends.wgpu.plan import Plan, compile_plan
+from wggml.core.graph import Graph
+from wggml.core.tensor import Tensor
+from wggml.errors import UsageError
+from wggml.hal.interface import Backend, Bytes, Counters, Event
+
+MAX_PLANS = 64
+
+
+class WgpuEvent(Event):
+    """A point in the queue. All streams of a device share its queue, so waiting there is free;
+    waiting on the host waits for the queue."""
+
+    def __init__(self, backend: WgpuBackend) -> None:
+        self.backend = backend
+        self.recorded = False
+
+    def synchronize(self) -> None:
+        if self.recorded:
+            self.backend.synchronize()
+
+
+class WgpuBackend(Backend):
+    """Runs graphs as replayable plans.
+
+    Args:
+        encode: "public" or "raw" recording; None picks.
+        max_dispatches_per_submit: cut long plans so that no submit runs for long; 0 = never.
+        fusion: run several nodes by one dispatch where a family knows how (WGGML_FUSION=0 is off).
+    """
+
+    def __init__(
+        self,
+        device: WgpuDevice,
+        *,
+        encode: str | None = None,
+        max_dispatches_per_submit: int = 0,
+        fusion: bool | None = None,
+        **unknown: Any,
+    ) -> None:
+        if unknown:
+            raise UsageError(
+                f"backend {device.name} has no option {sorted(unknown)}; it takes encode, "
+                "max_dispatches_per_submit, fusion"
+            )
+        self.device: WgpuDevice = device
+        self.name = device.name
+        self.max_dispatches_per_submit = max_dispatches_per_submit
+        self.fusion = os.environ.get("WGGML_FUSION") != "0" if fusion is None else fusion
+        self._gpu = device.gpu
+        self._record = _encode_choose(encode)
+        self._plans: OrderedDict[int, Plan] = OrderedDict()
+        self._counters = Counters()
+        self._raw = raw_api()
+
+    # ---- counters -----------------------------------------------------------------------------
+
+    @property
+    def counters(self) -> Counters:  # type: ignore[override]
+        """What this stream did; creation counts are the device's, whoever asked for them."""
+        c, made, shaders = self._counters, self.device.created, self.device.pipelines.created
+        c.buffers_created = made.buffers_created
+        c.bind_groups_created = made.bind_groups_created
+        c.pipelines_created = shaders.pipelines_created
+        c.layouts_created = shaders.layouts_created
+        return c
+
+    # ---- computing ----------------------------------------------------------------------------
+
+    def graph_compute(self, graph: Graph) -> None:
+        began = perf_counter()
+        plan = self.plan(graph)
+        c = self._counters
+        try:
+            encode.replay(self._gpu, plan.recorder)
+        except Exception as e:
+            last = plan.dispatches[-1].node if plan.dispatches else "nothing"
+            doing = f"running {len(plan.dispatches)} dispatches up to node {last}"
+            raise translate(e, doing, self.name) from e
+        finally:
+            if not graph.uid:
+                self._retire(plan)
+        c.graphs += 1
+        c.nodes += plan.nodes
+        c.dispatches += len(plan.dispatches)
+        c.submits += len(plan.recorder)
+        c.host_seconds += perf_counter() - began
+
+    def plan(self, graph: Graph) -> Plan:
+        """The plan of a graph: the one kept under its uid if its buffers live, else a new one."""
+        uid = graph.uid
+        if uid:
+            kept = self._plans.get(uid)
+            if kept is not None:
+                if kept.is_alive():
+                    self._plans.move_to_end(uid)
+                    self._counters.plans_replayed += 1
+                    return kept
+                self._plans.pop(uid).free()
+        plan = compile_plan(self.device, graph, fusion=self.fusion)
+        plan.recorder = encode.prepare(
+            plan.dispatches, self._record, self.max_dispatches_per_submit
+        )
+        self._counters.plans_built += 1
+        if uid:
+            self._plans[uid] = plan
+            while len(self._plans) > MAX_PLANS:
+                self._plans.popitem(last=False)[1].free()
+        return plan
+
+    def _retire(self, plan: Plan) -> None:
+        """A plan without uid is used once. Destroying a buffer after its submit is allowed."""
+        plan.free()
+
+    def synchronize(self) -> None:
+        try:
+            if self._raw is not None:
+                lib, ffi = self._raw
+                lib.wgpuDevicePoll(self._gpu._internal, True, ffi.NULL)
+            else:
+                self._gpu.queue.on_submitted_work_done_sync()
+        except Exception as e:
+            raise translate(e, "waiting for its queue", self.name) from e
+
+    # ---- data ---------------------------------------------------------------------------------
+
+    def set_tensor_async(self, t: Tensor, data: Bytes, offset: int = 0) -> None:
+        """Queued in order with the graphs; the data is copied before this returns."""
+        self._home(t).set_tensor(t, data, offset)
+        self._counters.bytes_uploaded += data.nbytes
+
+    def get_tensor_async(self, t: Tensor, out: Bytes, offset: int = 0) -> None:
+        """Waits: the copy is queued behind all submitted work, and `out` is filled on return."""
+        out[:] = self._home(t).get_tensor(t, offset, out.nbytes)
+        self._counters.bytes_downloaded += out.nbytes
+
+    def copy_tensor_async(self, src_backend: Backend, src: Tensor, dst: Tensor) -> bool:
+        return self._home(dst).copy_from(src, dst)
+
+    def _home(self, t: Tensor) -> WgpuBuffer:
+        home = t._buffer_or_raise("access")
+        assert isinstance(home, WgpuBuffer), f"{t.name} lies in {home!r}, not on {self.name}"
+        return home
+
+    # ---- events -------------------------------------------------------------------------------
+
+    def event_new(self) -> Event | None:
+        return WgpuEvent(self)
+
+    def event_record(self, event: Event) -> None:
+        event.recorded = True
+
+    def event_wait(self, event: Event) -> None:
+        if isinstance(event, WgpuEvent) and event.backend.device is self.device:
+            return  # one queue: what was recorded before runs before
+        event.synchronize()
+
+    def close(self) -> None:
+        for plan in self._plans.values():
+            plan.free()
+        self._plans.clear()
+
+
+_encode_choose = encode.choose
