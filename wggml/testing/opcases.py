@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +14,6 @@ from wggml.core.graph import Graph, next_uid
 from wggml.core.opcodes import Op
 from wggml.core.tensor import Tensor
 from wggml.core.types import Type
-from wggml.errors import UnsupportedOpError
 from wggml.hal.interface import Backend, Buffer, BufferUsage
 from wggml.testing import metrics
 from wggml.testing.opdata import (
@@ -213,8 +213,9 @@ def _judge(
             try:
                 backend.graph_compute(graph)
                 backend.synchronize()
-            except UnsupportedOpError as e:
-                return CaseResult(built.case, "fail", metrics.WORST, f"supported, then: {e}")
+            except Exception as e:  # one broken kernel must not hide the verdict on the others
+                reason = f"{type(e).__name__}: {e} ({_raised_at(e)})"
+                return CaseResult(built.case, "fail", metrics.WORST, reason)
             results.update({i: _read(built.tensors[i]) for i in reads})
         if sentinels and any((_read(g) != SENTINEL).any() for g in placed.guards):
             return CaseResult(built.case, "fail", metrics.WORST, "wrote outside its tensors")
@@ -223,6 +224,11 @@ def _judge(
         if result.status != "pass":
             return result
     return CaseResult(built.case, "pass", worst)
+
+
+def _raised_at(e: BaseException) -> str:
+    frames = traceback.extract_tb(e.__traceback__)
+    return f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else "?"
 
 
 def _compare(built: BuiltCase, results: dict[int, Bytes]) -> CaseResult:
