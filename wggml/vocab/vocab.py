@@ -163,14 +163,13 @@ class Vocab:
         self.eog_ids = find_eog(self._token_ids, self._types, ids)
 
     def _may_default(self, role: str, token: int) -> bool:
-        """Whether an assumed id is believable. GPT-2 vocabularies keep ordinary text at the
-        reference's id 11, which must not end a generation."""
-        if token >= self.n_tokens:
+        """Whether an assumed id is believable: a token that is special by type or by its look.
+        Most GPT-2 vocabularies have ordinary text at the reference's id 11, which must not end a
+        generation."""
+        if token >= self.n_tokens or (role == "bos" and self._pre and self._pre.no_default_bos):
             return False
-        if self.type != "bpe":
-            return True
-        no_bos = self._pre is not None and self._pre.no_default_bos
-        return self._types[token] == TokenType.CONTROL and not (role == "bos" and no_bos)
+        looks_special = self._texts[token].startswith(("<", "[")) and len(self._texts[token]) > 2
+        return self._types[token] in HIDDEN or looks_special
 
     def _set_ids(self, ids: Mapping[str, int | None]) -> None:
         for role, token in ids.items():
