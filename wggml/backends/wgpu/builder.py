@@ -93,7 +93,13 @@ class PlanBuilder:
     """Collects the dispatches of one plan. Families use `operand`, `raw_operand`, `constant`,
     `scratch` and `dispatch`; `profile` tells them what the device can do."""
 
-    def __init__(self, device: WgpuDevice, *, fusion: bool = True) -> None:
+    def __init__(
+        self,
+        device: WgpuDevice,
+        *,
+        fusion: bool = True,
+        use_counts: Mapping[Tensor, int] | None = None,
+    ) -> None:
         self.device = device
         self.fusion = fusion
         self.profile: DeviceProfile = device.profile
@@ -104,6 +110,7 @@ class PlanBuilder:
         self._node = ""
         # Nodes of the graph from the current one on; an emit may run several and say how many.
         self.upcoming: Sequence[Tensor] = ()
+        self.use_counts: Mapping[Tensor, int] = use_counts or {}
         self.consumed = 1
 
     # ---- operands ---------------------------------------------------------------------------

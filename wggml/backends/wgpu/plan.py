@@ -87,7 +87,7 @@ def compile_plan(device: WgpuDevice, graph: Graph, *, fusion: bool = True) -> Pl
     Raises `UnsupportedOpError` naming the node the device cannot run.
     """
     nodes = [t for t in graph.nodes if runs(t)]
-    builder = PlanBuilder(device, fusion=fusion)
+    builder = PlanBuilder(device, fusion=fusion, use_counts=graph.use_counts)
     i = 0
     while i < len(nodes):
         builder.begin_node(nodes[i], nodes[i:])

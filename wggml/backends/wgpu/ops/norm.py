@@ -1,8 +1,93 @@
-"""In the making."""
+"""RMS_NORM, NORM and L2_NORM, with a following multiplication and addition in the same dispatch."""
 
 from __future__ import annotations
 
-from wggml.backends.wgpu.family import OpImpl
-from wggml.core.opcodes import Op
+from typing import TYPE_CHECKING
 
-FAMILY: dict[Op, OpImpl] = {}
+from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.fusion import can_run_with, overlaps_badly
+from wggml.backends.wgpu.ops._operands import optional, source, why_not_types
+from wggml.backends.wgpu.ops._rowwise import lanes, row_params
+from wggml.backends.wgpu.ops._walk import strides_of
+from wggml.backends.wgpu.profile import DeviceProfile
+from wggml.core.opcodes import Op
+from wggml.core.tensor import Tensor
+from wggml.core.types import Type
+
+if TYPE_CHECKING:
+    from wggml.backends.wgpu.builder import PlanBuilder
+
+KINDS = {Op.RMS_NORM: "rms", Op.NORM: "norm", Op.L2_NORM: "l2"}
+
+
+def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
+    a = source(t, 0)
+    if t.nb[0] != 4:
+        return "result rows that are not contiguous"
+    return why_not_types(t, frozenset({Type.F32}))
+
+
+def _follower(b: PlanBuilder, last: Tensor, op: Op, k: int) -> tuple[Tensor, Tensor] | None:
+    """(node, other operand) when node `k` ahead applies `op` to `last` and can run with it."""
+    if not can_run_with(b, last, k):
+        return None
+    node = b.upcoming[k]
+    if node.op != op or node.type != Type.F32 or node.nb[0] != 4:
+        return None
+    a, c = optional(node, 0), optional(node, 1)
+    other = c if a is last else a if c is last else None
+    if other is None or other is last or not _spreads(other, node):
+        return None
+    return node, other
+
+
+def _spreads(other: Tensor, t: Tensor) -> bool:
+    """True when `other` has whole rows of `t` and in each dimension one or all of them."""
+    return (
+        other.type == Type.F32 and other.nb[0] == 4 and other.ne[0] == t.ne[0]
+        and all(other.ne[i] in (1, t.ne[i]) for i in (1, 2, 3))
+        and not any(nb % 4 for nb in other.nb)
+    )  # fmt: skip
+
+
+def _emit(b: PlanBuilder, t: Tensor) -> None:
+    a = source(t, 0)
+    dst, used = t, 1
+    extra: dict[str, Tensor] = {}
+    for name, op in (("weight", Op.MUL), ("bias", Op.ADD)):
+        found = _follower(b, dst, op, used)
+        if found is None or overlaps_badly(found[0], a, found[1], *extra.values()):
+            break
+        dst, extra[name] = found
+        used += 1
+    operands = {"src0": a, **extra, "dst": dst}
+    vec = 4 if all(_is_quad(b, s) for s in operands.values()) else 1
+    elem = "vec4<f32>" if vec == 4 else "f32"
+    n = t.ne[0]
+    b.dispatch(
+        "norm/norm.wgsl",
+        operands=[b.operand(s, elem, name=k, write=k == "dst") for k, s in operands.items()],
+        consts={
+            "kind": KINDS[t.op], "vec": vec, "elem": elem, "W": lanes(b.profile, n // vec),
+            "strided": a.nb[0] != 4, "mul": "weight" in extra, "add": "bias" in extra,
+        },
+        params={
+            "n": n // vec, "inv_n": 1.0 / n, "eps": t.param_f32(0), "src0_s0": strides_of(a)[0],
+            **row_params(t, vec, **operands),
+        },
+        groups=t.n_rows,
+        label="+".join([KINDS[t.op], *extra]),
+    )  # fmt: skip
+    b.consumed = used
+
+
+def _is_quad(b: PlanBuilder, t: Tensor) -> bool:
+    return (
+        t.ne[0] % 4 == 0
+        and t.nb[0] == 4
+        and not any(nb % 16 for nb in t.nb[1:])
+        and b.starts_on(t, 16)
+    )
+
+
+FAMILY: dict[Op, OpImpl] = {op: OpImpl(_why_not, _emit) for op in KINDS}

@@ -1,8 +1,96 @@
-"""In the making."""
+"""SUM, SUM_ROWS, MEAN and ARGMAX."""
 
 from __future__ import annotations
 
-from wggml.backends.wgpu.family import OpImpl
-from wggml.core.opcodes import Op
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-FAMILY: dict[Op, OpImpl] = {}
+from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.ops._operands import source, why_not_strides
+from wggml.backends.wgpu.ops._rowwise import lanes, row_params
+from wggml.backends.wgpu.ops._walk import strides_of
+from wggml.backends.wgpu.profile import DeviceProfile
+from wggml.core.opcodes import Op
+from wggml.core.tensor import Tensor
+from wggml.core.types import Type, type_name
+
+if TYPE_CHECKING:
+    from wggml.backends.wgpu.builder import PlanBuilder
+
+
+def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
+    a = source(t, 0)
+    if a.type != Type.F32 or t.type not in (Type.F32, Type.I32):
+        return f"values of type {type_name(a.type)}"
+    if not t.is_contiguous():
+        return "a result that is not contiguous"
+    return why_not_strides(t)
+
+
+def _why_not_argmax(profile: DeviceProfile, t: Tensor) -> str | None:
+    if source(t, 0).nb[0] != 4:
+        return "rows that are not contiguous"
+    return _why_not(profile, t)
+
+
+def _emit_rows(b: PlanBuilder, t: Tensor) -> None:
+    a = source(t, 0)
+    params = {"scale": 1.0 / a.ne[0] if t.op == Op.MEAN else 1.0, **_row_sums(a)}
+    b.dispatch(
+        "reduce/sum_rows.wgsl",
+        operands=[b.operand(a, "f32", name="src0"), b.operand(t, "f32", name="dst", write=True)],
+        consts={"W": lanes(b.profile, a.ne[0]), "exact": False, "last": True},
+        params=params,
+        groups=a.n_rows,
+        label=t.op.name.lower(),
+    )
+
+
+def _row_sums(a: Tensor) -> dict[str, int | float]:
+    return {"n": a.ne[0], "src0_s0": strides_of(a)[0], **row_params(a, 1, src0=a)}
+
+
+def _emit_sum(b: PlanBuilder, t: Tensor) -> None:
+    """Row sums and their rounding errors into scratch memory, then those into one value."""
+    a = source(t, 0)
+    n = a.n_rows
+    partial = b.scratch(2 * n * 4, "f32", name="dst")
+    b.dispatch(
+        "reduce/sum_rows.wgsl",
+        operands=[b.operand(a, "f32", name="src0"), partial],
+        consts={"W": lanes(b.profile, a.ne[0]), "exact": True, "last": False},
+        params=_row_sums(a),
+        groups=n,
+        label="sum of rows",
+    )
+    one_row = {"n1": 1, "n2": 1, "n_rows": 1, "src0_s0": 1}
+    b.dispatch(
+        "reduce/sum_rows.wgsl",
+        operands=[
+            replace(partial, name="src0", write=False), b.operand(t, "f32", name="dst", write=True),
+        ],
+        consts={"W": lanes(b.profile, 2 * n), "exact": True, "last": True},
+        params={"n": 2 * n, **one_row, **dict.fromkeys(("src0_s1", "src0_s2", "src0_s3"), 0)},
+        groups=1,
+        label="sum",
+    )  # fmt: skip
+
+
+def _emit_argmax(b: PlanBuilder, t: Tensor) -> None:
+    a = source(t, 0)
+    b.dispatch(
+        "reduce/argmax.wgsl",
+        operands=[b.operand(a, "f32", name="src0"), b.operand(t, "u32", name="dst", write=True)],
+        consts={"W": lanes(b.profile, a.ne[0])},
+        params={"n": a.ne[0], "n_rows": a.ne[1], "src0_s1": strides_of(a)[1]},
+        groups=a.ne[1],
+        label="argmax",
+    )
+
+
+FAMILY: dict[Op, OpImpl] = {
+    Op.SUM: OpImpl(_why_not, _emit_sum),
+    Op.SUM_ROWS: OpImpl(_why_not, _emit_rows),
+    Op.MEAN: OpImpl(_why_not, _emit_rows),
+    Op.ARGMAX: OpImpl(_why_not_argmax, _emit_argmax),
+}
