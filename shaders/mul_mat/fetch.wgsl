@@ -1,0 +1,69 @@
+{#- How raw weight bytes are read. Macros only.
+
+Constants: w_mode  "packed"  regions of a WEIGHTS buffer, one operand `w_<field>` per region;
+                   "native"  blocks of the file's layout anywhere in memory: operand `w`, array<u32>,
+                             first block at byte P.w_byte;
+                   "quad"    plain types in whole vec4<u32>: operand `w`; a number n counts quads;
+                   "elem"    plain types at any element: operand `w`, array<u32>; n counts elements
+                             from element P.w_byte / size on.
+           w_fields (name, elem, begin, nbytes, stride) of each region, see backends/wgpu/packing.py
+           w_block  bytes of one block in the file
+`n` is a block number (WGSL expression), `i` the number of the 16-byte unit in the block's field.
+-#}
+{$ set operands = {"q": w_q, "d": w_d, "h": w_h} if w_mode == "packed" else {} $}
+{$ macro begin(name) $}{$ for f in w_fields if f[0] == name $}{{ f[2] }}u{$ endfor $}{$ endmacro $}
+{$ macro units(name, bytes) $}{$ for f in w_fields if f[0] == name $}{{ f[4] // bytes }}u{$ endfor $}{$ endmacro $}
+{$ macro elem(name) $}{$ for f in w_fields if f[0] == name $}{{ f[1] }}{$ endfor $}{$ endmacro $}
+{$ macro byte_of(name, n) $}(P.w_byte + ({{ n }}) * {{ w_block }}u + {{ begin(name) }}){$ endmacro $}
+
+{#- vec4<u32>: 16 bytes of a field of vec4s -#}
+{$ macro quad(name, n, i) $}
+{$ if w_mode == "packed" $}
+{{ operands[name] }}[P.off_w_{{ name }} + ({{ n }}) * {{ units(name, 16) }} + {{ i }}]
+{$- else -$}
+quad_at({{ byte_of(name, n) }} + ({{ i }}) * 16u)
+{$- endif $}
+{$ endmacro $}
+
+{#- u32: the only word of a field -#}
+{$ macro word(name, n) $}
+{$ if w_mode == "packed" $}
+{{ operands[name] }}[P.off_w_{{ name }} + {{ n }}]
+{$- else -$}
+word_at({{ byte_of(name, n) }})
+{$- endif $}
+{$ endmacro $}
+
+{#- vec2<u32>: the two words of a field -#}
+{$ macro pair(name, n) $}
+{$ if w_mode == "packed" $}
+{{ operands[name] }}[P.off_w_{{ name }} + {{ n }}]
+{$- else -$}
+vec2<u32>(word_at({{ byte_of(name, n) }}), word_at({{ byte_of(name, n) }} + 4u))
+{$- endif $}
+{$ endmacro $}
+
+{#- u32 whose low 16 bits are a field of two bytes -#}
+{$ macro half(name, n) $}
+{$ if w_mode == "packed" $}
+({{ operands[name] }}[P.off_w_{{ name }} + (({{ n }}) >> 1u)] >> ((({{ n }}) & 1u) * 16u))
+{$- else -$}
+word_at({{ byte_of(name, n) }})
+{$- endif $}
+{$ endmacro $}
+
+{#- Functions the macros above call. -#}
+{$ macro functions() $}
+{$ if w_mode in ("native", "elem") $}
+// Four bytes from byte `at` of the weights on, whatever its alignment.
+fn word_at(at: u32) -> u32 {
+    let i = P.off_w + (at >> 2u);
+    let shift = (at & 3u) * 8u;
+    if (shift == 0u) { return {{ w }}[i]; }
+    return ({{ w }}[i] >> shift) | ({{ w }}[i + 1u] << (32u - shift));
+}
+fn quad_at(at: u32) -> vec4<u32> {
+    return vec4<u32>(word_at(at), word_at(at + 4u), word_at(at + 8u), word_at(at + 12u));
+}
+{$ endif $}
+{$ endmacro $}

@@ -1,0 +1,102 @@
+{#- Matrix product for adapters that compute on the host's cores: a lane makes {{ R }} rows by {{ C }}
+    columns on its own, without barriers.
+
+    Bindings: weights (weights.wgsl), x (x.wgsl), y array<f32>, with by_id also ids array<u32>.
+    Constants: R rows a lane, C columns, WG lanes a workgroup, bcast lanes that load a chunk of x
+    together and hand it round with subgroupBroadcast (8 or 4), or 0: each lane loads it by itself.
+    Grid: groups of WG * R rows, groups of C columns, matrices; see place.wgsl.
+    Rows of a lane are WG apart, so that the lanes of a workgroup write neighbours. Rows and columns
+    past the end are computed again from the last one and not stored: no lane leaves early, since
+    subgroupBroadcast needs them all. Subgroups must have at least `bcast` lanes. -#}
+{$ import "mul_mat/weights.wgsl" as W with context $}
+{$ import "mul_mat/x.wgsl" as X with context $}
+{$ import "mul_mat/place.wgsl" as G with context $}
+{$ set loads = 8 // bcast if bcast else 0 $}
+{$ include "include/grid.wgsl" $}
+{{ decls }}
+{{ W.functions() }}
+{{ X.functions() }}
+
+@compute @workgroup_size({{ WG }})
+fn main(
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+$$ if bcast
+    @builtin(subgroup_invocation_id) sub_lane: u32,
+$$ endif
+) {
+{{ G.place() }}
+    let row0 = row_group * {{ WG * R }}u + lane;
+    let col0 = col_group * {{ C }}u;
+$$ for r in range(R)
+    let wrow{{ r }} = w_base + min(row0 + {{ r * WG }}u, P.m - 1u) * P.w_s1;
+$$ endfor
+$$ for c in range(C)
+    let xcol{{ c }} = x_base + min(col0 + {{ c }}u, P.n - 1u) * P.x_s1;
+$$ for r in range(R)
+    var acc{{ r }}_{{ c }} = 0.0;
+$$ endfor
+$$ endfor
+    for (var b = 0u; b < P.blocks; b++) {
+$$ for r in range(R)
+        let n{{ r }} = wrow{{ r }} + b * {{ W.step }}u;
+        {{ W.block(r, "n" ~ r) }}
+$$ endfor
+$$ if W.super > 1
+    for (var s = 0u; s < {{ W.super }}u; s++) {
+        let chunk = b * {{ W.super }}u + s;
+$$ else
+        let s = 0u;
+        let chunk = b;
+$$ endif
+$$ for c in range(C)
+$$ for h in range(loads)
+        let part{{ c }}_{{ h }} = {{ X.vec("xcol" ~ c, "chunk * 8u + " ~ h * bcast ~ "u + (sub_lane & " ~ (bcast - 1) ~ "u)") }};
+$$ endfor
+$$ endfor
+$$ for r in range(R)
+        {{ W.chunk(r, "n" ~ r, "s") }}
+$$ endfor
+$$ for j in range(8)
+        {
+$$ for c in range(C)
+$$ if bcast
+            let v{{ c }} = subgroupBroadcast(part{{ c }}_{{ j // bcast }}, {{ j % bcast }}u);
+$$ else
+            let v{{ c }} = {{ X.vec("xcol" ~ c, "chunk * 8u + " ~ j ~ "u") }};
+$$ endif
+$$ endfor
+$$ for r in range(R)
+            let w{{ r }} = {{ W.vec(r, j) }};
+$$ for c in range(C)
+            acc{{ r }}_{{ c }} += dot(w{{ r }}, v{{ c }});
+$$ endfor
+$$ endfor
+        }
+$$ endfor
+    }
+$$ if W.super > 1
+    }
+$$ endif
+$$ if tail
+    for (var i = P.blocks * 8u; i < P.quads; i++) {
+$$ for c in range(C)
+        let v{{ c }} = {{ G.masked(X.vec("xcol" ~ c, "i"), "i") }};
+$$ endfor
+$$ for r in range(R)
+        let w{{ r }} = {{ G.masked(W.tail("wrow" ~ r, "i"), "i") }};
+$$ for c in range(C)
+        acc{{ r }}_{{ c }} += dot(w{{ r }}, v{{ c }});
+$$ endfor
+$$ endfor
+    }
+$$ endif
+$$ for c in range(C)
+    if (col0 + {{ c }}u < P.n) {
+        let out{{ c }} = y_base + (col0 + {{ c }}u) * P.y_s1 + row0;
+$$ for r in range(R)
+        if (row0 + {{ r * WG }}u < P.m) { {{ y }}[out{{ c }} + {{ r * WG }}u] = acc{{ r }}_{{ c }}; }
+$$ endfor
+    }
+$$ endfor
+}
