@@ -12,6 +12,9 @@ from wggml.errors import DeviceError
 if TYPE_CHECKING:
     from wggml.hal.interface import Device
 
+SHOWN_ITEMS = 8
+"""Names of a list that are written out for a person."""
+
 
 @click.command(short_help="List every adapter and the CPU.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable, with all limits.")
@@ -81,9 +84,15 @@ def device_facts(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("also as", ", ".join(map(str, row.get("also") or []))),
         ("features", ", ".join(feature_texts(row))),
         ("limits", ", ".join(limits)),
-        ("missing", ", ".join(map(str, row.get("missing") or []))),
+        ("missing", list_text(row.get("missing") or [])),
         ("error", str(row.get("error") or "")),
     ]
+
+
+def list_text(items: list[Any]) -> str:
+    """The first few of a list and how many there are in all."""
+    shown = ", ".join(map(str, items[:SHOWN_ITEMS]))
+    return shown if len(items) <= SHOWN_ITEMS else f"{shown}, ... ({len(items)} in all: --json)"
 
 
 def feature_texts(row: dict[str, Any]) -> list[str]:
