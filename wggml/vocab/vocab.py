@@ -20,7 +20,7 @@ from wggml.vocab.metadata import (
     read_strings,
 )
 from wggml.vocab.missing import MissingCharacterError
-from wggml.vocab.pretokenizers import PRE_TOKENIZERS, PreTokenizer, find_pre_tokenizer
+from wggml.vocab.pretokenizers import PreTokenizer, find_pre_tokenizer
 from wggml.vocab.special import HIDDEN, Fragment, SpecialTokens, TokenType, find_eog, find_named
 from wggml.vocab.spm import SPACE_MARK, SpmEncoder
 from wggml.vocab.wpm import WpmEncoder
@@ -449,6 +449,3 @@ def _index(texts: Sequence[str]) -> dict[str, int]:
             twice,
         )
     return token_ids
-
-
-__all__ = ["PRE_TOKENIZERS", "Vocab"]
