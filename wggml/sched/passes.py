@@ -227,18 +227,65 @@ def fill_sources_and_views(a: Assignment, graph: Graph) -> None:
             a.put(t, first, "2.sup")
 
 
+# ---- what ggml leaves out ------------------------------------------------------------------------
+
+
+def keep_writers_with_roots(a: Assignment, graph: Graph) -> None:
+    """Between passes 3 and 4: an op that writes into a tensor of the graph (CPY, SET_ROWS, in-place
+    variants) must run where that tensor lies, for there is no copying back. Where the passes before
+    parted them, all move to the first backend of theirs, else of all, that runs them.
+
+    ggml lets such an op write to memory that its backend cannot reach.
+    """
+    groups: dict[Tensor, list[Tensor]] = {}
+    for t in graph.nodes:
+        root = t.view_src
+        if root is not None and t.op not in VIEW_OPS and root.buffer is None:
+            groups.setdefault(root, []).append(t)
+    for root, writers in groups.items():
+        if a.id_of(root) == UNASSIGNED:
+            a.put(root, a.id_of(writers[0]), "3.root")
+        home = a.id_of(root)
+        if home == UNASSIGNED or any(not _writes(a, t, home) for t in writers):
+            _move_together(a, root, writers)
+
+
+def _writes(a: Assignment, t: Tensor, home: int) -> bool:
+    b = a.id_of(t)
+    return b != UNASSIGNED and a.reads(b, a.bufts[home])
+
+
+def _move_together(a: Assignment, root: Tensor, writers: Sequence[Tensor]) -> None:
+    group = [root, *writers]
+    wanted = [a.id_of(t) for t in group if a.causes.get(t) == "usr"]
+    wanted = wanted or [a.id_of(t) for t in group] + list(range(len(a.backends)))
+    for b in wanted:
+        if b != UNASSIGNED and all(a.supports_op(b, t) for t in group):
+            for t in group:
+                if a.id_of(t) != b:
+                    a.put(t, b, "3.root")
+            return
+    names = "; ".join(describe_tensor(t) for t in group)
+    raise UnsupportedOpError(
+        f"no backend can both hold {describe_tensor(root)} and run everything that writes into it: "
+        f"{names}; tried " + "; ".join(tried(a, t) for t in group) + ". Write to a copy instead "
+        "(ops.cont), or assign all of them to one backend that runs them"
+    )
+
+
 Pass = Callable[[Assignment, Graph], None]
-PASSES: tuple[Pass, ...] = (
+GGML_PASSES: tuple[Pass, ...] = (
     assign_from_facts,
     spread_to_neighbours,
     upgrade_or_best,
     fill_sources_and_views,
 )
+PASSES = (*GGML_PASSES[:3], keep_writers_with_roots, GGML_PASSES[3])
 
 
-def assign(a: Assignment, graph: Graph) -> None:
+def assign(a: Assignment, graph: Graph, passes: Sequence[Pass] = PASSES) -> None:
     """Run passes 1-4. Entries that `a.ids` already has are the user's and stay (cause `usr`)."""
-    for run in PASSES:
+    for run in passes:
         run(a, graph)
 
 

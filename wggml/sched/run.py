@@ -110,15 +110,18 @@ class Runner:
                 busy = self._busy & step.waits
                 if busy:
                     self._wait_for(busy, step.backend)
-                self._busy |= step.bit
                 if step.copies:
                     self._copy_inputs(step, on_copy)
+                self._busy |= step.bit  # only now: the copies may have waited for this backend
                 if observe is None:
                     step.backend.graph_compute(step.graph)
                 elif not self._observed(step, observe):
                     return False
                 if step.event is not None:
                     self._record(step, step.event)
+        except BaseException:
+            self._busy = -1  # who knows what got through: wait for everyone before the next step
+            raise
         finally:
             plan.restore()
         return True
@@ -181,6 +184,19 @@ class Runner:
             c.event.synchronize()
         else:
             self.wait(c.dst_id)
+
+    def reclaim_inputs(self, plan: Plan, pipeline: Pipeline) -> None:
+        """Before the user fills the graph inputs' current copies: wait for the run that had them
+        before, on backends that read them in place."""
+        a = plan.assignment
+        homes = {a.id_of(leaf) for leaf in plan.graph_inputs}
+        for b in range(len(self.backends)):
+            if any(a.reads(b, a.bufts[h]) for h in homes):
+                event = pipeline.event(b)
+                if event is None:
+                    self.settle(b)
+                elif event.recorded:
+                    event.synchronize()
 
     def synchronize(self) -> None:
         """Wait for all backends."""

@@ -20,7 +20,13 @@ from wggml.sched.alloc_graph import (
     build_alloc_graph,
     optimize_splits,
 )
-from wggml.sched.passes import Assignment, assign, check_user_choices, describe_tensor
+from wggml.sched.passes import (
+    GGML_PASSES,
+    Assignment,
+    assign,
+    check_user_choices,
+    describe_tensor,
+)
 from wggml.sched.pipeline import MAX_COPIES, Pipeline
 from wggml.sched.run import CopyCallback, EvalCallback, Runner, Step, prepare_steps
 from wggml.sched.split import Plan, Split, cut
@@ -116,6 +122,7 @@ class Sched:
         try:
             with plan.applied():
                 self._allocate(g)
+            self._runner.reclaim_inputs(plan, self._pipeline)
             self._steps = prepare_steps(plan, self._pipeline, self.bufts)
         finally:
             self._placed = before
@@ -133,9 +140,11 @@ class Sched:
         a = Assignment(self.backends, self.bufts, self.op_offload)
         for t, b in self._user.items():
             a.put(t, b, "usr")
-        if self._previous_ids is None:  # ggml's rules leave it to the backend to fail
+        if self._previous_ids is None:
             check_user_choices(a, graph)
-        assign(a, graph)
+            assign(a, graph)
+        else:  # ggml leaves it to the backend to fail
+            assign(a, graph, GGML_PASSES)
         plan = cut(graph, a, self._pipeline.n_copies, self._pipeline.cur)
         with plan.applied():
             g = build_alloc_graph(plan, optimize_splits(plan))
