@@ -23,6 +23,9 @@ class EmptyBuffer(Buffer):
     def get_tensor(self, t: Tensor, offset: int = 0, nbytes: int | None = None) -> Bytes:
         return np.zeros(0, np.uint8)
 
+    def host_bytes(self, t: Tensor) -> Bytes | None:
+        return np.zeros(0, np.uint8) if self.buft.is_host else None
+
     def memset_tensor(self, t: Tensor, value: int, offset: int, nbytes: int) -> None:
         pass
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from wggml.alloc.dyn_tallocr import DynTallocr
+from wggml.alloc.dyn_tallocr import DynTallocr, pad
 from wggml.alloc.empty import EmptyBuffer
 from wggml.alloc.plan import Plan
 from wggml.alloc.planner import Planner
@@ -23,6 +24,19 @@ _RULES: dict[str, type[Rule]] = {"safe": SafeRule, "positional": PositionalRule}
 Ids = Sequence[int] | None
 
 
+SMALLER_CHUNK_TRIES = 3
+
+
+@dataclass(slots=True)
+class _Refused:
+    """A request that a buffer type refused."""
+
+    slot: int
+    chunk: int
+    size: int
+    error: AllocationError
+
+
 class Gallocr:
     """The allocator of graphs over one or several kinds of memory.
 
@@ -30,6 +44,9 @@ class Gallocr:
     several buffer ids only, when the graph needs `reserve_n` first; `AllocationError` when the
     memory cannot be had (`PlanError` when a fixed limit of the allocator is in the way). After an
     error the plan stands without memory: nothing was placed, and the next call tries again.
+
+    A device that refuses a buffer although it is within its stated limit is asked for smaller
+    chunks, down to an eighth, before that is an error.
 
     Args:
         bufts: the buffer type of each buffer id; ids that name the same object share memory.
@@ -66,6 +83,9 @@ class Gallocr:
     def _first_use(self, i: int) -> int:
         return next(j for j, b in enumerate(self.bufts) if b is self.bufts[i])
 
+    def _sharing(self, slot: int) -> list[int]:
+        return [i for i, s in enumerate(self._slot) if s == slot]
+
     # ---- planning ---------------------------------------------------------------------------
 
     def reserve(self, graph: Graph) -> bool:
@@ -84,12 +104,23 @@ class Gallocr:
         Returns True. Raises `AllocationError` when a buffer cannot be had; that buffer id is left
         without memory.
         """
-        self._make_plan(graph, node_buffer_ids, leaf_buffer_ids)
-        for slot in self._too_small():
-            self._drop(slot)
-            self._chunks[slot] = self._request(slot)
+        for tries_left in range(SMALLER_CHUNK_TRIES, -1, -1):
+            self._make_plan(graph, node_buffer_ids, leaf_buffer_ids)
+            refused = self._make_memory()
+            if refused is None:
+                break
+            if not (tries_left and self._halve_chunks(refused)):
+                raise AllocationError(self._describe(refused)) from refused.error
         self._problem = ""
-        self._note_own()
+        return True
+
+    def _halve_chunks(self, refused: _Refused) -> bool:
+        """Plan with chunks of half the refused size from now on; False where that cannot help."""
+        _, largest = self.plan.largest(self._sharing(refused.slot), refused.chunk)
+        if self._rule.exact or largest >= refused.size:
+            return False
+        talloc = self._tallocs[refused.slot]
+        talloc.max_chunk_size = max(pad(refused.size // 2, talloc.alignment), talloc.alignment)
         return True
 
     def reserve_n_size(self, graph: Graph, node_buffer_ids: Ids, leaf_buffer_ids: Ids) -> list[int]:
@@ -145,7 +176,21 @@ class Gallocr:
                 found.append(slot)
         return found
 
-    def _request(self, slot: int) -> list[Buffer]:
+    def _make_memory(self) -> _Refused | None:
+        """Make the buffers the plan lacks; the first refusal ends it."""
+        try:
+            for slot in self._too_small():
+                self.n_reallocs += bool(self._chunks[slot])
+                self._drop(slot)
+                made = self._request(slot)
+                if isinstance(made, _Refused):
+                    return made
+                self._chunks[slot] = made
+            return None
+        finally:
+            self._note_own()
+
+    def _request(self, slot: int) -> list[Buffer] | _Refused:
         buft = self.bufts[slot]
         made: list[Buffer] = []
         for chunk, size in enumerate(self._tallocs[slot].max_sizes):
@@ -154,19 +199,21 @@ class Gallocr:
             except AllocationError as e:
                 for b in made:
                     b.free()
-                raise AllocationError(self._refused(slot, chunk, size, e)) from e
+                return _Refused(slot, chunk, size, e)
             made.append(EmptyBuffer(buft, BufferUsage.COMPUTE) if buffer is None else buffer)
             made[-1].usage = BufferUsage.COMPUTE
         return made
 
-    def _refused(self, slot: int, chunk: int, size: int, e: AllocationError) -> str:
+    def _describe(self, refused: _Refused) -> str:
+        slot, chunk = refused.slot, refused.chunk
         buft = self.bufts[slot]
         sizes = self._tallocs[slot].max_sizes
-        name, nbytes = self.plan.largest(slot, chunk)
+        name, nbytes = self.plan.largest(self._sharing(slot), chunk)
         limit = "no limit" if buft.max_size >= UNLIMITED else f"at most {buft.max_size} bytes"
         return (
-            f"no compute memory for the graph: {buft.name} refused {size} bytes ({e}); it is chunk "
-            f"{chunk + 1} of {len(sizes)}, {sum(sizes)} bytes in all; one buffer may have {limit}; "
+            f"no compute memory for the graph: {buft.name} refused {refused.size} bytes "
+            f"({refused.error}); it is chunk {chunk + 1} of {len(sizes)}, {sum(sizes)} "
+            f"bytes in all; one buffer may have {limit}; "
             f"the largest tensor in it is {name!r} with {nbytes} bytes. Use a smaller ubatch (-ub) "
             "or context (-c), flash attention, or fewer layers on this device (-ngl)"
         )
@@ -174,10 +221,8 @@ class Gallocr:
     def _drop(self, slot: int) -> None:
         buffers = self._chunks[slot]
         self._chunks[slot] = None
-        if buffers:
-            self.n_reallocs += 1
-            for b in buffers:
-                b.free()
+        for b in buffers or ():
+            b.free()
         self._note_own()
 
     def _note_own(self) -> None:

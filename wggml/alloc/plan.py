@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -53,12 +54,15 @@ class Plan:
             leaf_names=list(data["leaf_names"]),
         )
 
-    def largest(self, buffer_id: int, chunk: int) -> tuple[str, int]:
-        """Name and bytes of the largest tensor planned into a chunk (`("", 0)`: none is)."""
+    def largest(self, buffer_ids: Collection[int], chunk: int) -> tuple[str, int]:
+        """Name and bytes of the largest tensor planned into a chunk of one of these buffer ids
+        (`("", 0)`: none is)."""
         best = ("", 0)
         for names, places in self._lists():
             for name, p in zip(names, places, strict=True):
-                if p is not None and p[:2] == (buffer_id, chunk) and p.size > best[1]:
+                if p is None or p.chunk != chunk or p.buffer_id not in buffer_ids:
+                    continue
+                if p.size > best[1]:
                     best = (name, p.size)
         return best
 

@@ -7,26 +7,18 @@ from collections.abc import Callable, Sequence
 from wggml.alloc.dyn_tallocr import Addr, DynTallocr, pad
 from wggml.alloc.plan import Place
 from wggml.core.graph import Graph
-from wggml.core.opcodes import Flag, Op
+from wggml.core.opcodes import INPLACE_OPS, Flag, Op
 from wggml.core.tensor import Tensor
 from wggml.errors import PlanError
 from wggml.hal.interface import BufferType
 
-# Ops whose kernels may write over an operand of the same layout. A backend that runs one of them
-# must accept destination and source at the same address.
-INPLACE_OPS = frozenset({
-    Op.FILL, Op.SCALE, Op.DIAG_MASK_ZERO, Op.DIAG_MASK_INF, Op.ADD, Op.ADD_ID, Op.ADD1, Op.SUB,
-    Op.MUL, Op.DIV, Op.SQR, Op.SQRT, Op.LOG, Op.UNARY, Op.ROPE, Op.ROPE_BACK, Op.SILU_BACK,
-    Op.RMS_NORM, Op.RMS_NORM_BACK, Op.CLAMP, Op.SOFT_MAX, Op.SOFT_MAX_BACK,
-})  # fmt: skip
-
-# Of these, only the first operand is read at the elements that are written.
+# Of the in-place ops, these read only their first operand at the elements they write.
 _FIRST_OPERAND_ONLY = frozenset({Op.ADD_ID, Op.ROPE, Op.ROPE_BACK, Op.SOFT_MAX})
 
 # Plain ints and a list by number: enum members are slow to hash and to combine.
 _INPLACE = [op in INPLACE_OPS for op in Op]
 _FIRST_ONLY = [op in _FIRST_OPERAND_ONLY for op in Op]
-_INPUT, _OUTPUT = int(Flag.INPUT), int(Flag.OUTPUT)
+_INPUT, _OUTPUT, _PARAM = int(Flag.INPUT), int(Flag.OUTPUT), int(Flag.PARAM)
 _NONE = Op.NONE
 
 Trace = Callable[[str], None]
@@ -43,7 +35,7 @@ class _Life:
     def __init__(self) -> None:
         self.children = 0
         self.views = 0
-        self.buffer_id = 0
+        self.buffer_id = -1  # never placed
         self.addr: Addr = (0, 0)
         self.size = 0
         self.owned = False
@@ -57,7 +49,10 @@ class Planner:
 
     - an operator node marked INPUT is placed while readers are still being counted; it does not
       take an operand's memory over by a count that is not final;
+    - a PARAM leaf, which is a node, is placed as early as an input, for it too is written by the
+      user before the run;
     - a view that is no operator node of the graph keeps its root alive like any other view;
+    - a view marked OUTPUT keeps its root for good;
     - ADD_ID, ROPE and SOFT_MAX take over their first operand only: the others are read at other
       elements than are written;
     - a node that needs more bytes than the operand it could take over gets memory of its own (in
@@ -117,10 +112,13 @@ class Planner:
                         self._consumed(s, life)
 
     def place_of(self, t: Tensor) -> Place | None:
-        """The planned place, None for views and for tensors placed before."""
+        """The planned place, None for views, for tensors placed before and for those that the
+        graph does not compute or read."""
         if t.view_src is not None or t.data is not None or t.buffer is not None:
             return None
-        life = self.lives[t]
+        life = self.lives.get(t)
+        if life is None or life.buffer_id < 0:
+            return None
         return Place(life.buffer_id, *life.addr, life.size)
 
     def _life(self, t: Tensor) -> _Life:
@@ -133,19 +131,23 @@ class Planner:
         """Count readers and views. Inputs get their place here, before any memory is given back,
         so that nothing is written over them before they are read."""
         get, exact = self._life, self.exact
+        early = _INPUT if exact else _INPUT | _PARAM
+        for leaf in () if exact else graph.leafs:
+            if leaf.view_src is not None and leaf.flags & _OUTPUT:
+                self._count_view(leaf)
         for i, node in enumerate(graph.nodes):
             # A view without an op only orders others; nobody looks through it.
             if node.view_src is not None and node.op != _NONE:
                 self._count_view(node)
             buffer_id = node_ids[i] if node_ids else 0
-            if node.flags & _INPUT:
+            if node.flags & early:
                 self._alloc(node, buffer_id)
             for s in node.src:
                 if s is not None:
                     get(s).children += 1
                     if s.view_src is not None and not exact:
                         self._count_view(s)
-                    if s.flags & _INPUT:
+                    if s.flags & early:
                         self._alloc(s, buffer_id)
 
     def _count_view(self, t: Tensor) -> None:
@@ -198,20 +200,22 @@ class Planner:
             self.inplace.append((t, s))
             if self.trace:
                 self.trace(f"reuse {s.name} for {t.name}: {size} bytes at {old.addr}")
-            self._free_rest(old, size)
+            self._free_rest(s, old, size)
             return True
         return False
 
-    def _free_rest(self, old: _Life, size: int) -> None:
+    def _free_rest(self, t: Tensor, old: _Life, size: int) -> None:
         talloc = self.tallocs[old.buffer_id]
         kept, had = pad(size, talloc.alignment), pad(old.size, talloc.alignment)
         if had > kept:
             chunk, offset = old.addr
-            talloc.free((chunk, offset + kept), had - kept)
+            self._free(t, old.buffer_id, (chunk, offset + kept), had - kept)
 
     def _consumed(self, t: Tensor, life: _Life) -> None:
         """Free `t`, or when it is a view, the root that nothing reads any more."""
         if t.view_src is not None:
+            if t.flags & _OUTPUT and not self.exact:
+                return
             t = t.view_src
             life = self._life(t)
             life.views -= 1
@@ -220,9 +224,12 @@ class Planner:
         if not life.owned or t.flags & _OUTPUT:
             return
         life.owned = False
+        self._free(t, life.buffer_id, life.addr, life.size)
+
+    def _free(self, t: Tensor, buffer_id: int, addr: Addr, size: int) -> None:
         try:
-            self.tallocs[life.buffer_id].free(life.addr, life.size)
+            self.tallocs[buffer_id].free(addr, size)
         except PlanError as e:
             raise PlanError(f"tensor {t.name!r}, ne {list(t.ne)}: {e}") from None
         if self.trace:
-            self.trace(f"free {t.name}: {life.size} bytes at {life.addr} of {life.buffer_id}")
+            self.trace(f"free {t.name}: {size} bytes at {addr} of buffer {buffer_id}")

@@ -144,8 +144,7 @@ class SafeRule(Rule):
     def remember(self, graph: Graph, planned: Planner) -> None:
         tensors, self.topology = _walk(graph, set())
         self.counts = (len(graph.leafs), len(graph.nodes))
-        read = planned.lives
-        self.places = [planned.place_of(t) if t in read else None for t in tensors]
+        self.places = [planned.place_of(t) for t in tensors]
         self.layouts = [(t.type, t.ne, t.nb) for t in tensors]
         index = {t: i for i, t in enumerate(tensors)}
         self.inplace = [(index[t], index[s]) for t, s in planned.inplace]
