@@ -163,10 +163,10 @@ def ensure_installed(extras: list[str]) -> None:
 # --- adapters -------------------------------------------------------------------------------------
 
 
-def list_devices(env: dict[str, str]) -> list[dict[str, object]]:
+def list_devices() -> list[dict[str, object]]:
     """What `wggml devices --json` reports. Raises SetupError where it does not run."""
     command = [str(venv_python()), "-m", "wggml", "devices", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     try:
         devices = json.loads(done.stdout)
     except ValueError:
@@ -189,9 +189,9 @@ def pick_device(devices: list[dict[str, object]]) -> dict[str, object] | None:
     return min(fit, key=rank) if fit else None
 
 
-def find_device(env: dict[str, str]) -> dict[str, object] | None:
+def find_device() -> dict[str, object] | None:
     """The adapter to show; installs Mesa's software drivers as root where there is none at all."""
-    device = pick_device(list_devices(env))
+    device = pick_device(list_devices())
     if device is not None or not sys.platform.startswith("linux"):
         return device
     try:
@@ -199,7 +199,7 @@ def find_device(env: dict[str, str]) -> dict[str, object] | None:
     except SetupError as error:
         say(f"no GPU adapter is here, and the software one could not be installed: {error}")
         return None
-    return pick_device(list_devices(env))
+    return pick_device(list_devices())
 
 
 # --- children -------------------------------------------------------------------------------------
@@ -250,16 +250,13 @@ def has_flag(arguments: list[str], *names: str) -> bool:
 def command_run(extra: list[str]) -> int:
     """Set-up, then a story on the screen as it is written."""
     ensure_installed([])
-    env = dict(os.environ)
-    if sys.platform.startswith("linux"):
-        env.setdefault("XDG_RUNTIME_DIR", str(get_vulkan.runtime_dir()))
-    device = None if has_flag(extra, "--device") else find_device(env)
+    device = None if has_flag(extra, "--device") else find_device()
     if device is not None and device.get("type") == "software":
         say(
             f"no GPU here: showing the GPU path on the software adapter {device['description']}. "
             "`--device cpu` (NumPy) is faster on this machine"
         )
-    return run_child([str(venv_python()), "-m", "wggml", *story_command(extra, device)], env)
+    return run_child([str(venv_python()), "-m", "wggml", *story_command(extra, device)])
 
 
 def test_env() -> dict[str, str]:

@@ -116,7 +116,7 @@ def test_devices_that_cannot_be_listed_are_an_error(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(SetupError, match="it broke"):
-        dev.list_devices({})
+        dev.list_devices()
 
 
 def test_without_any_adapter_mesa_is_installed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +124,9 @@ def test_without_any_adapter_mesa_is_installed_once(monkeypatch: pytest.MonkeyPa
         pytest.skip("apt is for Linux")
     lists = [[device(0, "cpu")], [device(0, "software"), device(1, "cpu")]]
     installed: list[bool] = []
-    monkeypatch.setattr(dev, "list_devices", lambda _: lists.pop(0))
+    monkeypatch.setattr(dev, "list_devices", lambda: lists.pop(0))
     monkeypatch.setattr(get_vulkan, "install_mesa", lambda: installed.append(True))
-    found = dev.find_device({})
+    found = dev.find_device()
     assert found is not None
     assert found["type"] == "software"
     assert installed == [True]
@@ -138,9 +138,9 @@ def test_without_any_adapter_and_without_apt_numpy_computes(
     def refuse() -> None:
         raise SetupError("not root")
 
-    monkeypatch.setattr(dev, "list_devices", lambda _: [device(0, "cpu")])
+    monkeypatch.setattr(dev, "list_devices", lambda: [device(0, "cpu")])
     monkeypatch.setattr(get_vulkan, "install_mesa", refuse)
-    assert dev.find_device({}) is None
+    assert dev.find_device() is None
     if sys.platform.startswith("linux"):
         assert "not root" in capsys.readouterr().err
 

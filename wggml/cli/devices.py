@@ -23,8 +23,10 @@ def devices(as_json: bool) -> None:
 
     One GPU that several APIs offer (Vulkan, DX12, OpenGL) is listed once.
     """
+    from wggml.cli.environment import prepare_environment
     from wggml.hal.registry import default_registry
 
+    prepare_environment()
     registry = default_registry()
     found = registry.devices()
     default = registry.best()

@@ -78,8 +78,10 @@ def run(model: str, **options: Any) -> None:
     """
     prompt = read_prompt(options["prompt"], options["prompt_file"])
     show = not options["quiet"]
+    from wggml.cli.environment import prepare_environment
     from wggml.hub import resolve_model
 
+    prepare_environment()
     path = resolve_model(model, progress=show)
     if options["seed"] < 0:
         options["seed"] = secrets.randbits(32)
