@@ -64,9 +64,8 @@ def _alibi(max_bias: float, n_head: int) -> dict[str, int | float]:
 
 
 def _emit(b: PlanBuilder, t: Tensor) -> None:
-    q, k, v, mask = t.src[0], t.src[1], t.src[2], t.src[3]
+    q, k, v, mask, sinks = (*t.src, None, None)[:5]
     assert q is not None and k is not None and v is not None
-    sinks = t.src[4] if len(t.src) > 4 else None
     scale, max_bias, softcap = (t.param_f32(i) for i in range(3))
     modes = {name: _mode(b, x) for name, x in (("q", q), ("k", k), ("v", v))}
     n_head, n_head_kv = q.ne[2], k.ne[2]
