@@ -8,15 +8,15 @@ $$ if n_dims == 1
     let i0 = unit_id; let i1 = 0u; let i2 = 0u; let i3 = 0u;
 $$ else
     if (unit_id >= P.n_units) { return; }
-    let row = unit_id / P.n0;
-    let i0 = unit_id - row * P.n0;
+    let walk_row = unit_id / P.n0;
+    let i0 = unit_id - walk_row * P.n0;
 $$ if n_dims == 2
-    let i1 = row; let i2 = 0u; let i3 = 0u;
+    let i1 = walk_row; let i2 = 0u; let i3 = 0u;
 $$ elif n_dims == 3
-    let i2 = row / P.n1; let i1 = row - i2 * P.n1; let i3 = 0u;
+    let i2 = walk_row / P.n1; let i1 = walk_row - i2 * P.n1; let i3 = 0u;
 $$ else
-    let plane = row / P.n1; let i1 = row - plane * P.n1;
-    let i3 = plane / P.n2; let i2 = plane - i3 * P.n2;
+    let walk_plane = walk_row / P.n1; let i1 = walk_row - walk_plane * P.n1;
+    let i3 = walk_plane / P.n2; let i2 = walk_plane - i3 * P.n2;
 $$ endif
 $$ endif
 $$ else

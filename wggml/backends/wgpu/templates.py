@@ -44,7 +44,10 @@ class _MarkingLoader(jinja2.FileSystemLoader):
 
 
 def _unmarkable(line: str) -> bool:
-    return line.lstrip().startswith("$$") or line.count("{$") != line.count("$}") or "{#" in line
+    """Lines that are no text of their own, and those whose newline a closing block eats."""
+    text = line.strip()
+    opens = text.count("{$") != text.count("$}") or text.count("{{") != text.count("}}")
+    return opens or text.startswith("$$") or text.endswith(("$}", "#}", "-}")) or "{#" in text
 
 
 def _environment(loader: jinja2.BaseLoader) -> jinja2.Environment:

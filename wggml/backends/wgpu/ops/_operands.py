@@ -52,19 +52,30 @@ def workgroup(profile: DeviceProfile) -> int:
 
 
 def typed(
-    b: PlanBuilder, t: Tensor, name: str, *, write: bool = False, atomic: bool = False
+    b: PlanBuilder,
+    t: Tensor,
+    name: str,
+    *,
+    write: bool = False,
+    atomic: bool = False,
+    elem: str | None = None,
+    byte_offset: int = 0,
+    nbytes: int | None = None,
 ) -> tuple[Operand, dict[str, int | float]]:
-    """`t` as an array of f32, or of u32 for other types; for types below 32 bits also the
-    parameter `<name>_h`, the first element's place in its word."""
+    """`t` as an array of f32 (or `elem`), or of u32 for other types; for types below 32 bits also
+    the parameter `<name>_h`, the first element's place in its word."""
     size = TRAITS[t.type].type_size
-    elem = "f32" if t.type == Type.F32 else "u32"
+    n = t.nbytes - byte_offset if nbytes is None else nbytes
     if size >= 4:
-        return b.operand(t, elem, name=name, write=write), {}
+        elem = elem or ("f32" if t.type == Type.F32 else "u32")
+        return b.operand(
+            t, elem, name=name, write=write, byte_offset=byte_offset, nbytes=n
+        ), {}  # fmt: skip
     assert t.data is not None
-    phase = t.data % 4
+    phase = (t.data + byte_offset) % 4
     op = b.operand(
-        t, "atomic<u32>" if atomic else "u32", name=name, write=write, byte_offset=-phase,
-        nbytes=t.nbytes + phase,
+        t, "atomic<u32>" if atomic else "u32", name=name, write=write,
+        byte_offset=byte_offset - phase, nbytes=n + phase,
     )  # fmt: skip
     return op, {f"{name}_h": phase // size}
 

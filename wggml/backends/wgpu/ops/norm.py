@@ -21,7 +21,6 @@ KINDS = {Op.RMS_NORM: "rms", Op.NORM: "norm", Op.L2_NORM: "l2"}
 
 
 def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
-    a = source(t, 0)
     if t.nb[0] != 4:
         return "result rows that are not contiguous"
     return why_not_types(t, frozenset({Type.F32}))

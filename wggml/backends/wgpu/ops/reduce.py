@@ -22,6 +22,8 @@ def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
     a = source(t, 0)
     if a.type != Type.F32 or t.type not in (Type.F32, Type.I32):
         return f"values of type {type_name(a.type)}"
+    if t.op == Op.SUM and a.nb[0] != 4:
+        return "rows that are not contiguous"
     if not t.is_contiguous():
         return "a result that is not contiguous"
     return why_not_strides(t)
