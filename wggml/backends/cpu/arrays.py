@@ -28,7 +28,7 @@ accumulate_product: Any = np.multiply.accumulate
 
 F16_FINITE_BITS = np.int32(-0x70000001)  # sign and the 15 bits below an f32's exponent bias
 F16_REBIAS = np.float32(2.0**112)
-F16_TOO_LARGE = np.float32(65536.0)  # what the shortcut below makes of an infinite f16
+F16_INF, F16_MINUS_INF = 0x7C00, 0xFC00  # bits of the infinities; NaN of either sign lie above
 
 
 def home_of(t: Tensor) -> CpuBuffer:
@@ -96,11 +96,15 @@ def f16_to_f32(src: Array, out: F32) -> None:
     NaN, which this would turn into large numbers, are then redone by a cast.
     """
     bits = out.view(np.int32)
-    np.copyto(bits, src.view(np.int16))
+    signed = src.view(np.int16)
+    np.copyto(bits, signed)
     np.left_shift(bits, 13, bits)
     np.bitwise_and(bits, F16_FINITE_BITS, bits)
     np.multiply(out, F16_REBIAS, out)
-    if out.size and (out.max() >= F16_TOO_LARGE or out.min() <= -F16_TOO_LARGE):
+    if src.size and (
+        reduce_max(signed, None) >= F16_INF
+        or reduce_max(src.view(np.uint16), None) >= F16_MINUS_INF
+    ):
         np.copyto(out, src)
 
 

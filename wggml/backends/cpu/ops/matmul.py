@@ -93,8 +93,8 @@ def _f32_rows(w: Matrix) -> F32:
 
 
 def _emit_dense(c: Compiler, w: F32, x: F32, y: F32) -> None:
-    if x.shape[0] == 1:
-        c.emit(np.dot, w, x[0], y[0])  # sgemv with the least set-up
+    if x.shape[0] == 1 and w.flags.c_contiguous:
+        c.emit(np.dot, w, x[0], y[0])  # sgemv with the least set-up; it copies rows with gaps
     else:
         c.emit(np.matmul, x, w.T, y)
 
