@@ -84,6 +84,8 @@ class Memory(Buffer):
 def window(t: Tensor) -> Array:
     """The tensor's elements [i3, i2, i1, i0] in place."""
     home = t.placed_in
+    if not t.n_elements:
+        return np.empty(t.ne[::-1], DTYPES[t.type])
     assert isinstance(home, Memory) and t.data is not None, f"{t.name} is nowhere"
     assert not home.freed, f"{t.name} lies in freed memory"
     shape, strides = t.ne[::-1], t.nb[::-1]
