@@ -1,4 +1,4 @@
-"""Random graphs for allocator tests: a recipe is data, so the same graph can be built many times."""
+"""Random graphs for allocator tests. A recipe is data: it can be built many times, and changed."""
 
 from __future__ import annotations
 

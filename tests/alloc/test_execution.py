@@ -86,7 +86,7 @@ def test_a_graph_may_grow_after_it_was_placed(recipe: Recipe, more: int) -> None
     assert memory_errors(graph) == []
 
 
-# ---- the checker itself, and where ggml's own rules go wrong --------------------------------------
+# ---- the checker itself, and where ggml's own rules go wrong ------------------------------------
 
 
 def step(kind: str, a: int = 0, b: int = 0, c: int = 0, flags: int = 0, size: int = 3) -> Step:

@@ -104,12 +104,15 @@ class Gallocr:
         Returns True. Raises `AllocationError` when a buffer cannot be had; that buffer id is left
         without memory.
         """
+        limits = {slot: talloc.max_chunk_size for slot, talloc in self._tallocs.items()}
         for tries_left in range(SMALLER_CHUNK_TRIES, -1, -1):
             self._make_plan(graph, node_buffer_ids, leaf_buffer_ids)
             refused = self._make_memory()
             if refused is None:
                 break
             if not (tries_left and self._halve_chunks(refused)):
+                for slot, limit in limits.items():
+                    self._tallocs[slot].max_chunk_size = limit
                 raise AllocationError(self._describe(refused)) from refused.error
         self._problem = ""
         return True

@@ -118,7 +118,7 @@ def _ctx_alloc(built: BuiltGraph, build: GraphBuilder) -> StepResult:
     build.take_log()
     result: dict[str, Any] = {"total": alloc_ctx_tensors_size(built.tensors, buft)}
     try:
-        made = alloc_ctx_tensors(built.tensors, buft, BufferUsage.ANY)
+        made = alloc_ctx_tensors(built.tensors, buft, BufferUsage.ANY, exact=True)
     except AllocationError:
         made = []
     result["ret"] = bool(made)
