@@ -1,21 +1,11 @@
-// dst[row] = scale * sum of the row. With `exact`, sums carry their rounding errors along (two-sum)
-// and dst[n_rows + row] gets what did not fit, for sums of many values that nearly cancel.
+// dst[row] = scale * sum of the row.
 //
 // Bindings: src0, dst (f32). Params: n, n1, n2, n_rows, strides in elements, scale.
 // Grid: one workgroup of W lanes a row, flat. Limits: none.
 {{ decls }}
 {$ include "include/grid.wgsl" $}
 {$ from "include/reduce.wgsl" import reduction with context $}
-$$ if exact
-fn two_sum(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
-    let s = a.x + b.x;
-    let t = s - a.x;
-    return vec2<f32>(s, (a.x - (s - t)) + (b.x - t) + a.y + b.y);
-}
-{{ reduction("sum", "two_sum(a, b)", "vec2<f32>") }}
-$$ else
 {{ reduction("sum", "a + b") }}
-$$ endif
 
 @compute @workgroup_size({{ W }})
 fn main(
@@ -29,22 +19,8 @@ fn main(
     let i3 = plane / P.n2;
     let i2 = plane - i3 * P.n2;
     let x = P.off_src0 + i1 * P.src0_s1 + i2 * P.src0_s2 + i3 * P.src0_s3;
-$$ if exact
-    var acc = vec2<f32>(0.0);
-    for (var i = lane; i < P.n; i += {{ W }}u) {
-        acc = two_sum(acc, vec2<f32>({{ src0 }}[x + i * P.src0_s0], 0.0));
-    }
-    acc = sum(lane, acc);
-    if (lane == 0u) {
-        {{ dst }}[P.off_dst + row] = {$ if last $}acc.x + acc.y{$ else $}acc.x{$ endif $};
-$$ if not last
-        {{ dst }}[P.off_dst + P.n_rows + row] = acc.y;
-$$ endif
-    }
-$$ else
     var acc = 0.0;
     for (var i = lane; i < P.n; i += {{ W }}u) { acc += {{ src0 }}[x + i * P.src0_s0]; }
     acc = sum(lane, acc);
     if (lane == 0u) { {{ dst }}[P.off_dst + row] = acc * P.scale; }
-$$ endif
 }

@@ -169,7 +169,7 @@ class WgpuDevice(Device):
         profile = self.profile
         if not impl.windows:
             limit = profile.max_binding
-            for s in (t, *t.src):
+            for s in (*t.src, t):
                 if s is not None and s.nbytes > limit:
                     return f"{s.name!r} has {s.nbytes} bytes, a binding holds {limit}"
         return impl.why_not(profile, t)

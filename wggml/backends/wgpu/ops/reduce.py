@@ -41,7 +41,7 @@ def _emit_rows(b: PlanBuilder, t: Tensor) -> None:
     b.dispatch(
         "reduce/sum_rows.wgsl",
         operands=[b.operand(a, "f32", name="src0"), b.operand(t, "f32", name="dst", write=True)],
-        consts={"W": lanes(b.profile, a.ne[0]), "exact": False, "last": True},
+        consts={"W": lanes(b.profile, a.ne[0])},
         params=params,
         groups=a.n_rows,
         label=t.op.name.lower(),
@@ -53,26 +53,26 @@ def _row_sums(a: Tensor) -> dict[str, int | float]:
 
 
 def _emit_sum(b: PlanBuilder, t: Tensor) -> None:
-    """Row sums and their rounding errors into scratch memory, then those into one value."""
+    """Row sums into scratch memory, then those into one value."""
     a = source(t, 0)
     n = a.n_rows
-    partial = b.scratch(2 * n * 4, "f32", name="dst")
+    partial = b.scratch(n * 4, "f32", name="dst")
     b.dispatch(
         "reduce/sum_rows.wgsl",
         operands=[b.operand(a, "f32", name="src0"), partial],
-        consts={"W": lanes(b.profile, a.ne[0]), "exact": True, "last": False},
-        params=_row_sums(a),
+        consts={"W": lanes(b.profile, a.ne[0])},
+        params={"scale": 1.0, **_row_sums(a)},
         groups=n,
         label="sum of rows",
     )
-    one_row = {"n1": 1, "n2": 1, "n_rows": 1, "src0_s0": 1}
+    one_row = {"n1": 1, "n2": 1, "n_rows": 1, "src0_s0": 1, "scale": 1.0}
     b.dispatch(
         "reduce/sum_rows.wgsl",
         operands=[
             replace(partial, name="src0", write=False), b.operand(t, "f32", name="dst", write=True),
         ],
-        consts={"W": lanes(b.profile, 2 * n), "exact": True, "last": True},
-        params={"n": 2 * n, **one_row, **dict.fromkeys(("src0_s1", "src0_s2", "src0_s3"), 0)},
+        consts={"W": lanes(b.profile, n)},
+        params={"n": n, **one_row, **dict.fromkeys(("src0_s1", "src0_s2", "src0_s3"), 0)},
         groups=1,
         label="sum",
     )  # fmt: skip

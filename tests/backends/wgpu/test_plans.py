@@ -1,0 +1,181 @@
+"""Plans: replaying, cutting, describing; how operands share bindings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from wgpu_lab import Lab, values
+
+from wggml.backends.wgpu.backend import WgpuBackend
+from wggml.core import ops
+from wggml.core.graph import Graph
+from wggml.core.opcodes import Flag
+from wggml.core.tensor import Tensor
+from wggml.errors import UsageError
+
+
+def small_graph(lab: Lab) -> tuple[Graph, Tensor, Tensor]:
+    x = lab.tensor(values((3, 64), 1))
+    w = lab.tensor(values((64,), 2), weights=True)
+    y = ops.add(lab.ctx, ops.mul(lab.ctx, ops.rms_norm(lab.ctx, x, 1e-5), w), x)
+    return lab.graph(y), x, y
+
+
+def test_replay_creates_nothing(lab: Lab) -> None:
+    graph, x, y = small_graph(lab)
+    b = lab.backend
+    b.graph_compute(graph)
+    y.numpy()
+    before = b.counters.copy()
+    for i in range(3):
+        x.set(values((3, 64), 10 + i))
+        b.graph_compute(graph)
+        got = y.numpy()
+        v = values((3, 64), 10 + i)
+        scale = 1.0 / np.sqrt((v * v).mean(axis=1, keepdims=True) + 1e-5)
+        np.testing.assert_allclose(got, v * scale * values((64,), 2) + v, rtol=1e-5, atol=1e-5)
+    after = b.counters
+    for field in (
+        "buffers_created", "bind_groups_created", "pipelines_created", "layouts_created",
+        "plans_built",
+    ):  # fmt: skip
+        assert getattr(after, field) == getattr(before, field), field
+    assert after.plans_replayed == before.plans_replayed + 3
+    assert after.submits == before.submits + 3
+
+
+def test_plan_is_rebuilt_when_a_buffer_was_freed(lab: Lab) -> None:
+    graph, x, y = small_graph(lab)
+    b = lab.backend
+    b.graph_compute(graph)
+    built = b.counters.plans_built
+    assert x.buffer is not None
+    x.buffer.free()
+    lab.place(x)
+    x.set(values((3, 64), 1))
+    b.graph_compute(graph)
+    assert b.counters.plans_built == built + 1
+    assert np.isfinite(y.numpy()).all()
+
+
+def test_nodes_without_compute_are_skipped(lab: Lab) -> None:
+    x = lab.tensor(values((8,), 1))
+    y, z = ops.sqr(lab.ctx, x), ops.scale(lab.ctx, x, 2.0)
+    graph = Graph(16)
+    graph.build_forward_select([y, z], 1)
+    for t in (y, z):
+        lab.place(t)
+        t.set(np.zeros(8, np.float32))
+    assert not y.flags & Flag.COMPUTE
+    lab.backend.graph_compute(graph)
+    assert not y.numpy().any()
+    np.testing.assert_array_equal(z.numpy(), values((8,), 1) * 2)
+
+
+@pytest.mark.parametrize("encode", ["public", "raw"])
+@pytest.mark.parametrize("per_submit", [0, 1, 2])
+def test_ways_to_record_agree(one_lab: Lab, encode: str, per_submit: int) -> None:
+    device = one_lab.backend.device
+    b = WgpuBackend(device, encode=encode, max_dispatches_per_submit=per_submit, fusion=False)
+    graph, _, y = small_graph(one_lab)
+    b.graph_compute(graph)
+    got = y.numpy()
+    one_lab.backend.graph_compute(graph)
+    np.testing.assert_array_equal(got, y.numpy())
+    assert b.counters.dispatches == 3
+    assert b.counters.submits == {0: 1, 1: 3, 2: 2}[per_submit]
+
+
+def test_fused_and_single_dispatches_agree(lab: Lab) -> None:
+    fused = WgpuBackend(lab.backend.device, fusion=True)
+    single = WgpuBackend(lab.backend.device, fusion=False)
+    results = []
+    for b in (fused, single):
+        graph, _, y = small_graph(lab)
+        b.graph_compute(graph)
+        results.append(y.numpy())
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-6, atol=1e-6)
+    assert (fused.counters.dispatches, single.counters.dispatches) == (1, 3)
+
+
+def test_an_output_is_not_fused_away(lab: Lab) -> None:
+    x = lab.tensor(values((2, 32), 1))
+    w = lab.tensor(values((32,), 2))
+    n = ops.rms_norm(lab.ctx, x, 1e-5).set_output()
+    y = ops.mul(lab.ctx, n, w)
+    got = lab.run(y)
+    np.testing.assert_allclose(n.numpy() * values((32,), 2), got, rtol=1e-6)
+
+
+def test_fusion_gives_way_to_memory_given_to_a_later_node(lab: Lab) -> None:
+    """The product may lie where the norm's input was, shifted by a row: reading and writing in one
+    dispatch would race."""
+    x = lab.tensor(values((4, 64), 1))
+    w = lab.tensor(values((64,), 2))
+    n = ops.rms_norm(lab.ctx, x, 1e-5)
+    y = ops.mul(lab.ctx, n, w)
+    lab.place(n)
+    buffer = lab.buffer(5 * 64 * 4)
+    x.buffer, x.data = buffer, 0
+    x.set(values((4, 64), 1))
+    y.buffer, y.data = buffer, 64 * 4
+    before = lab.backend.counters.dispatches
+    got = lab.run(y)
+    assert lab.backend.counters.dispatches == before + 2
+    v = values((4, 64), 1)
+    want = v / np.sqrt((v * v).mean(axis=1, keepdims=True) + 1e-5) * values((64,), 2)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_plans_can_be_read(one_lab: Lab) -> None:
+    graph, _, _ = small_graph(one_lab)
+    plan = one_lab.backend.plan(graph)
+    records = plan.describe()
+    assert [r["shader"] for r in records] == ["norm/norm.wgsl"]
+    assert "norm/norm.wgsl" in str(records) and "RMS_NORM" in str(plan)
+
+
+def test_empty_tensors_and_graphs_run(lab: Lab) -> None:
+    x = lab.tensor(np.zeros((4, 0), np.float32))
+    y = ops.sqr(lab.ctx, x)
+    assert lab.run(y).size == 0
+    lab.backend.graph_compute(Graph(4))
+
+
+def test_unknown_options_are_refused(first_backend: WgpuBackend) -> None:
+    with pytest.raises(UsageError, match="no option"):
+        first_backend.device.init_backend(speed="high")
+    with pytest.raises(UsageError, match="public or raw"):
+        WgpuBackend(first_backend.device, encode="fast")
+
+
+# ---- aliasing ---------------------------------------------------------------------------------
+
+A, B = values((5, 8), 1), values((5, 8), 2)
+
+
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "div"])
+@pytest.mark.parametrize("pattern", ["none", "dst=a", "dst=b", "a=b", "all"])
+def test_binary_ops_under_every_aliasing(lab: Lab, op: str, pattern: str) -> None:
+    f = getattr(ops, op)
+    a = lab.tensor(A)
+    b = a if pattern in ("a=b", "all") else lab.tensor(B)
+    t = f(lab.ctx, a, b)
+    if pattern in ("dst=a", "all"):
+        t.buffer, t.data = a.buffer, a.data
+    if pattern == "dst=b":
+        t.buffer, t.data = b.buffer, b.data
+    rhs = A if b is a else B
+    want = {"add": A + rhs, "sub": A - rhs, "mul": A * rhs, "div": A / rhs}[op]
+    np.testing.assert_allclose(lab.run(t), want, rtol=1e-6)
+
+
+def test_disjoint_parts_of_one_buffer(lab: Lab) -> None:
+    """Operands and result packed into one buffer at the alignment's pitch."""
+    a = lab.ctx.new_tensor(0, (8, 5))  # type: ignore[arg-type]
+    b = lab.ctx.new_tensor(0, (8, 5))  # type: ignore[arg-type]
+    t = ops.add(lab.ctx, a, b)
+    lab.place(b, t, a)
+    a.set(A)
+    b.set(B)
+    np.testing.assert_array_equal(lab.run(t), A + B)
