@@ -50,8 +50,8 @@ def _ufunc(f: np.ufunc) -> Emitter:
 
 def emit_clip(c: Compiler, x: F32, lo: np.float32, hi: np.float32, y: F32) -> None:
     """y = min(max(x, lo), hi): two ufuncs, since `np.clip` costs several times their set-up."""
-    c.emit(np.maximum, x, lo, y)
-    c.emit(np.minimum, y, hi, y)
+    c.emit(np.maximum, x, lo, out=y)
+    c.emit(np.minimum, y, hi, out=y)
 
 
 def emit_sigmoid_denominator(c: Compiler, x: F32, t: F32, times: np.float32 = ONE) -> None:
@@ -120,7 +120,7 @@ def _gelu_erf(c: Compiler, x: F32, y: F32, params: Params) -> None:
 
 
 def _relu(c: Compiler, x: F32, y: F32, params: Params) -> None:
-    c.emit(np.maximum, x, ZERO, y)
+    c.emit(np.maximum, x, ZERO, out=y)
 
 
 def _step(c: Compiler, x: F32, y: F32, params: Params) -> None:
@@ -130,9 +130,9 @@ def _step(c: Compiler, x: F32, y: F32, params: Params) -> None:
 def _elu(c: Compiler, x: F32, y: F32, params: Params) -> None:
     """x for x > 0, else exp(x) - 1: max(x, 0) + expm1(min(x, 0))"""
     t = c.scratch(x.shape)
-    c.emit(np.minimum, x, ZERO, t)
+    c.emit(np.minimum, x, ZERO, out=t)
     c.emit(np.expm1, t, t)
-    c.emit(np.maximum, x, ZERO, y)
+    c.emit(np.maximum, x, ZERO, out=y)
     c.emit(np.add, y, t, y)
 
 
@@ -156,7 +156,7 @@ def _hardswish(c: Compiler, x: F32, y: F32, params: Params) -> None:
 def _softplus(c: Compiler, x: F32, y: F32, params: Params) -> None:
     """log(1 + exp(x)), and x itself above 20"""
     t = c.scratch(x.shape)
-    c.emit(np.minimum, x, SOFTPLUS_LINEAR, t)
+    c.emit(np.minimum, x, SOFTPLUS_LINEAR, out=t)
     c.emit(np.exp, t, t)
     c.emit(np.log1p, t, t)
     large = c.scratch(x.shape, np.bool_)
@@ -179,7 +179,7 @@ def _xielu(c: Compiler, x: F32, y: F32, params: Params) -> None:
     """x > 0: a_p x^2 + b x; else (expm1(min(x, eps)) - x) a_n + b x (arXiv:2411.13010)"""
     alpha_n, alpha_p, beta, eps = (np.float32(p) for p in params)
     low, high = c.scratch(x.shape), c.scratch(x.shape)
-    c.emit(np.minimum, x, eps, low)
+    c.emit(np.minimum, x, eps, out=low)
     c.emit(np.expm1, low, low)
     c.emit(np.subtract, low, x, low)
     c.emit(np.multiply, low, alpha_n, low)

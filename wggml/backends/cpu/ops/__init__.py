@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import wggml.backends.cpu.ops.attention as attention
+import wggml.backends.cpu.ops.backward as backward
 import wggml.backends.cpu.ops.elementwise as elementwise
 import wggml.backends.cpu.ops.matmul as matmul
 import wggml.backends.cpu.ops.norm as norm
@@ -12,7 +13,7 @@ import wggml.backends.cpu.ops.shape as shape
 from wggml.backends.cpu.ops._impl import Fusion, OpImpl
 from wggml.core.opcodes import Op
 
-FAMILIES = (elementwise, norm, matmul, rows, shape, attention, reduce)
+FAMILIES = (elementwise, norm, matmul, rows, shape, attention, reduce, backward)
 
 OPS: dict[Op, OpImpl] = {op: impl for family in FAMILIES for op, impl in family.OPS.items()}
 

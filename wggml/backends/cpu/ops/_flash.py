@@ -136,7 +136,7 @@ class _Flash:
             self._add_mask(s, rows, first)
         reduce_max(s, -1, None, peak, True, LOWEST)
         if self.sinks is not None:
-            np.maximum(peak, self.sinks, peak)
+            np.maximum(peak, self.sinks, out=peak)
         np.subtract(s, peak, s)
         np.exp(s, s)
         reduce_sum(s, -1, None, total, True)
@@ -144,7 +144,7 @@ class _Flash:
             np.subtract(self.sinks, peak, peak)
             np.exp(peak, peak)
             np.add(total, peak, total)
-        np.maximum(total, TINY, total)
+        np.maximum(total, TINY, out=total)
         stacked_product(v, s, out)
         np.divide(out, total, out)  # dv values a row, not n_kv
 
@@ -215,7 +215,7 @@ class _OneQuery:
         np.subtract(s, self.peak, s)
         np.exp(s, s)
         reduce_sum(s, 2, None, self.total, True)
-        np.maximum(self.total, TINY, self.total)
+        np.maximum(self.total, TINY, out=self.total)
         np.matmul(s, v, out)
         np.divide(out, self.total, out)
 

@@ -25,9 +25,9 @@ def emit_softmax(c: Compiler, s: F32, masked: bool, sinks: F32 | None, y: F32) -
     total: F32 = c.scratch(peak.shape)
     c.emit(reduce_max, s, -1, None, peak, True)
     if sinks is not None:
-        c.emit(np.maximum, peak, sinks, peak)
+        c.emit(np.maximum, peak, sinks, out=peak)
     if masked:
-        c.emit(np.maximum, peak, LOWEST, peak)
+        c.emit(np.maximum, peak, LOWEST, out=peak)
     c.emit(np.subtract, s, peak, y)
     c.emit(np.exp, y, y)
     c.emit(reduce_sum, y, -1, None, total, True)
@@ -36,7 +36,7 @@ def emit_softmax(c: Compiler, s: F32, masked: bool, sinks: F32 | None, y: F32) -
         c.emit(np.exp, peak, peak)
         c.emit(np.add, total, peak, total)
     if masked:
-        c.emit(np.maximum, total, TINY, total)
+        c.emit(np.maximum, total, TINY, out=total)
     c.emit(np.divide, y, total, y)
 
 

@@ -87,9 +87,9 @@ def _leaky_relu(c: Compiler, node: Tensor) -> None:
     assert a is not None
     x, y = squeezed(c.load(a), c.out(node))
     t = c.scratch(x.shape)
-    c.emit(np.minimum, x, np.float32(0), t)
+    c.emit(np.minimum, x, np.float32(0), out=t)
     c.emit(np.multiply, t, np.float32(node.param_f32(0)), t)
-    c.emit(np.maximum, x, np.float32(0), y)
+    c.emit(np.maximum, x, np.float32(0), out=y)
     c.emit(np.add, y, t, y)
 
 
@@ -149,7 +149,7 @@ def _limited(c: Compiler, node: Tensor, gate: F32, up: F32, t: F32) -> F32:
     alpha = np.float32(node.param_f32(2)) if oai else ONE
     limit = np.float32(node.param_f32(3))
     x, factor = c.scratch(t.shape), c.scratch(t.shape)
-    c.emit(np.minimum, gate, limit, x)
+    c.emit(np.minimum, gate, limit, out=x)
     emit_sigmoid_denominator(c, x, t, alpha)
     c.emit(np.divide, x, t, t)
     emit_clip(c, up, -limit, limit, factor)

@@ -93,7 +93,7 @@ def _l2_norm(c: Compiler, node: Tensor) -> None:
     scale: F32 = c.scratch((*x.shape[:-1], 1))
     emit_row_dots(c, x, scale)
     c.emit(np.sqrt, scale, scale)
-    c.emit(np.maximum, scale, np.float32(node.param_f32(0)), scale)
+    c.emit(np.maximum, scale, np.float32(node.param_f32(0)), out=scale)
     c.emit(np.divide, x, scale, y)
 
 
