@@ -59,8 +59,8 @@ word_at({{ byte_of(name, n) }})
 fn word_at(at: u32) -> u32 {
     let i = P.off_w + (at >> 2u);
     let shift = (at & 3u) * 8u;
-    if (shift == 0u) { return {{ w }}[i]; }
-    return ({{ w }}[i] >> shift) | ({{ w }}[i + 1u] << (32u - shift));
+    // in two steps, since a shift by 32 is none
+    return ({{ w }}[i] >> shift) | (({{ w }}[i + 1u] << (31u - shift)) << 1u);
 }
 fn quad_at(at: u32) -> vec4<u32> {
     return vec4<u32>(word_at(at), word_at(at + 4u), word_at(at + 8u), word_at(at + 12u));

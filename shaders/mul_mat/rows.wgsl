@@ -3,7 +3,8 @@
 
     Bindings: weights (weights.wgsl), x (x.wgsl), y array<f32>, with by_id also ids array<u32>.
     Constants: R rows a lane, C columns, WG lanes a workgroup, bcast lanes that load a chunk of x
-    together and hand it round with subgroupBroadcast (8 or 4), or 0: each lane loads it by itself.
+    together and hand it round with subgroupBroadcast (8 or 4), or 0: each lane loads it by itself;
+    chunked: whole chunks are unrolled (else the loop over four values at a time takes all of a row).
     Grid: groups of WG * R rows, groups of C columns, matrices; see place.wgsl.
     Rows of a lane are WG apart, so that the lanes of a workgroup write neighbours. Rows and columns
     past the end are computed again from the last one and not stored: no lane leaves early, since
@@ -37,6 +38,7 @@ $$ for r in range(R)
     var acc{{ r }}_{{ c }} = 0.0;
 $$ endfor
 $$ endfor
+$$ if chunked
     for (var b = 0u; b < P.blocks; b++) {
 $$ for r in range(R)
         let n{{ r }} = wrow{{ r }} + b * {{ W.step }}u;
@@ -77,6 +79,7 @@ $$ endfor
     }
 $$ if W.super > 1
     }
+$$ endif
 $$ endif
 $$ if tail
     for (var i = P.blocks * 8u; i < P.quads; i++) {

@@ -8,8 +8,9 @@ larger products in workgroup memory (`tile`). Each subgroup kernel has a twin wi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 from wggml.backends.wgpu.profile import DeviceProfile
 from wggml.errors import UsageError
@@ -36,9 +37,9 @@ def _columns(n: int) -> int:
     return next((c for c in (1, 2, 4) if n <= c), 8)
 
 
-def _rows(profile: DeviceProfile, n: int, *, bcast: bool) -> Variant:
+def _rows(profile: DeviceProfile, n: int, *, bcast: bool, long_loads: bool) -> Variant:
     cols = _columns(n)
-    r = 4
+    r = 1 if long_loads else 4
     size = profile.subgroup_size
     lanes = (8 if size >= 8 else 4) if bcast and size >= 4 else 0
     wg = max(8, size)
@@ -47,9 +48,9 @@ def _rows(profile: DeviceProfile, n: int, *, bcast: bool) -> Variant:
     return Variant(name, "mul_mat/rows.wgsl", consts, wg * r, cols)
 
 
-def _group(profile: DeviceProfile, n: int, *, subgroups: bool) -> Variant:
+def _group(profile: DeviceProfile, n: int, *, subgroups: bool, long_loads: bool) -> Variant:
     cols = _columns(n)
-    r = {1: 4, 2: 4, 4: 2, 8: 1}[cols]
+    r = 1 if long_loads else {1: 4, 2: 4, 4: 2, 8: 1}[cols]
     # subgroup_id is not known to every implementation of subgroups.
     use = subgroups and profile.subgroups and not profile.is_dawn
     wg = 64 if not use else min(max(profile.subgroup_size, 32), 128)
@@ -57,22 +58,29 @@ def _group(profile: DeviceProfile, n: int, *, subgroups: bool) -> Variant:
     return Variant("group" if use else "group-shared", "mul_mat/group.wgsl", consts, r, cols)
 
 
-def _tile(profile: DeviceProfile, n: int) -> Variant:
+def _tile(profile: DeviceProfile, n: int, *, long_loads: bool) -> Variant:
     return Variant("tile", "mul_mat/tile.wgsl", (), TILE, TILE)
 
 
-_MAKERS: dict[str, Callable[[DeviceProfile, int], Variant]] = {
-    "rows": lambda p, n: _rows(p, n, bcast=True),
-    "rows-direct": lambda p, n: _rows(p, n, bcast=False),
-    "group": lambda p, n: _group(p, n, subgroups=True),
-    "group-shared": lambda p, n: _group(p, n, subgroups=False),
+class _Maker(Protocol):
+    def __call__(self, profile: DeviceProfile, n: int, *, long_loads: bool) -> Variant: ...
+
+
+_MAKERS: dict[str, _Maker] = {
+    "rows": partial(_rows, bcast=True),
+    "rows-direct": partial(_rows, bcast=False),
+    "group": partial(_group, subgroups=True),
+    "group-shared": partial(_group, subgroups=False),
     "tile": _tile,
 }
 VARIANTS = tuple(_MAKERS)
 
 
-def choose(profile: DeviceProfile, n: int, *, by_id: bool = False) -> Variant:
-    """The kernel for a product with `n` columns a matrix.
+def choose(
+    profile: DeviceProfile, n: int, *, long_loads: bool = False, by_id: bool = False
+) -> Variant:
+    """The kernel for a product with `n` columns a matrix. `long_loads`: weights come as single
+    words, so that a lane takes one row, for the sake of compile time.
 
     WGGML_MM_VARIANT names one of `VARIANTS` instead (for tests; products by expert ids have no
     `tile`). Raises `UsageError` on an unknown name.
@@ -83,7 +91,7 @@ def choose(profile: DeviceProfile, n: int, *, by_id: bool = False) -> Variant:
     name = forced or _default(profile, n)
     if by_id and name == "tile":
         name = "group"
-    return _MAKERS[name](profile, n)
+    return _MAKERS[name](profile, n, long_loads=long_loads)
 
 
 def _default(profile: DeviceProfile, n: int) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 CHUNK = 32  # weights that a kernel takes at a time along a row
 X_TYPES = {Type.F32: "f32", Type.F16: "f16", Type.BF16: "bf16"}
 MAX_INDEX = 2**32
+LONG_LOADS = frozenset({"native", "elem"})  # several words and shifts a load
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Part:
     n3: int
 
 
-# ---- what is supported ----------------------------------------------------------------------------
+# ---- what is supported ---------------------------------------------------------------------------
 
 
 def _why_not_operands(profile: DeviceProfile, w: Tensor, x: Tensor) -> str | None:
@@ -121,14 +122,14 @@ def _slack(profile: DeviceProfile) -> int:
     return profile.min_storage_offset_alignment + 32
 
 
-# ---- MUL_MAT --------------------------------------------------------------------------------------
+# ---- MUL_MAT -------------------------------------------------------------------------------------
 
 
 def _emit(b: PlanBuilder, t: Tensor) -> None:
     w, x = _sources(t)
     view = view_weights(b, w)
     columns = _columns(t, w, x)
-    variant = choose(b.profile, columns.n)
+    variant = choose(b.profile, columns.n, long_loads=view.mode in LONG_LOADS)
     for part in _parts(b.profile, view, columns):
         _dispatch(b, variant, view, columns, part)
 
@@ -203,12 +204,13 @@ def _dispatch(b: PlanBuilder, v: Variant, w: WeightView, c: Columns, p: Part) ->
     groups = row_groups * col_groups * p.n2 * p.n3
     if groups >= MAX_INDEX:
         raise UnsupportedOpError(f"{groups} workgroups; at most {MAX_INDEX - 1} are numbered")
+    walk = _walk(w, x_consts)
     b.dispatch(
         v.shader,
         operands=[*operands, x_op, y_op],
-        consts={**dict(v.consts), **w.consts, **x_consts, **_tail(w), "by_id": False},
+        consts={**dict(v.consts), **w.consts, **x_consts, **walk, "by_id": False},
         params={
-            "m": p.rows, "n": p.cols, **_lengths(w),
+            "m": p.rows, "n": p.cols, **_lengths(w, walk),
             "groups": groups, "row_groups": row_groups, "col_groups": col_groups,
             "ne2": p.n2, "ratio2": c.ratio2, "ratio3": c.ratio3,
             **params, "w_s1": s1, "w_s2": s2, "w_s3": s3,
@@ -240,18 +242,21 @@ def _bind_x(
     return op, {"x_mode": mode}, {"x_byte": rest, **params}
 
 
-def _tail(w: WeightView) -> dict[str, object]:
-    """What follows the last whole chunk of a row: nothing, quads, or a piece of a quad."""
+def _walk(w: WeightView, x_consts: dict[str, object]) -> dict[str, object]:
+    """How a row is walked: in whole chunks, and what `tail` is left after them: nothing, quads, or
+    also a piece of a quad. Loads that are not whole vec4s would make unrolled chunks very long."""
     k = w.t.ne[0]
-    return {"tail": "" if k % CHUNK == 0 else "quads" if k % 4 == 0 else "ragged"}
+    chunked = w.t.type not in PLAIN or (w.mode == "quad" and x_consts["x_mode"] == "vec4")
+    tail = "ragged" if k % 4 else "quads" if k % CHUNK or not chunked else ""
+    return {"chunked": chunked, "tail": tail}
 
 
-def _lengths(w: WeightView) -> dict[str, int]:
+def _lengths(w: WeightView, walk: dict[str, object]) -> dict[str, int]:
     k = w.t.ne[0]
     block = TRAITS[w.t.type].blck_size
     return {
         "k": k,
-        "blocks": k // (CHUNK if block == 1 else block),
+        "blocks": k // (CHUNK if block == 1 else block) if walk["chunked"] else 0,
         "chunks": math.ceil(k / CHUNK),
         "quads": math.ceil(k / 4),
     }
@@ -264,12 +269,12 @@ def _label(w: WeightView, x: Tensor, n: int, v: Variant) -> str:
     )
 
 
-# ---- MUL_MAT_ID -----------------------------------------------------------------------------------
+# ---- MUL_MAT_ID ----------------------------------------------------------------------------------
 
 
 def _emit_id(b: PlanBuilder, t: Tensor) -> None:
     """One column per (slot, token); windows of experts where they exceed one binding."""
-    w, x = _sources(t)
+    w, _ = _sources(t)
     view = view_weights(b, w)
     limit = b.profile.max_binding - _slack(b.profile)
     n_expert = w.ne[2]
@@ -284,7 +289,7 @@ def _dispatch_id(b: PlanBuilder, t: Tensor, w: WeightView, first: int, count: in
     ids = t.src[2]
     assert ids is not None
     x = _sources(t)[1]
-    v = choose(b.profile, 1, by_id=True)
+    v = choose(b.profile, 1, long_loads=w.mode in LONG_LOADS, by_id=True)
     s1, s2, _ = w.strides
     operands, params = w.bind(b, first * s2, w.units(w.t.ne[1], count, 1))
     columns = Columns(x, t, 1, x.ne[1], x.ne[2], 1, 1, 0, x.nb[1], x.nb[2], 0, t.nb[1], t.nb[2])
@@ -293,12 +298,13 @@ def _dispatch_id(b: PlanBuilder, t: Tensor, w: WeightView, first: int, count: in
     ids_op = b.operand(ids, "u32", name="ids")
     row_groups = math.ceil(t.ne[0] / v.rows)
     groups = row_groups * t.ne[1] * t.ne[2]
+    walk = _walk(w, x_consts)
     b.dispatch(
         v.shader,
         operands=[*operands, x_op, y_op, ids_op],
-        consts={**dict(v.consts), **w.consts, **x_consts, **_tail(w), "by_id": True},
+        consts={**dict(v.consts), **w.consts, **x_consts, **walk, "by_id": True},
         params={
-            "m": t.ne[0], "n": 1, **_lengths(w),
+            "m": t.ne[0], "n": 1, **_lengths(w, walk),
             "groups": groups, "row_groups": row_groups, "col_groups": 1,
             "ne2": t.ne[1], "ratio2": x.ne[1], "ratio3": 1,
             **params, "w_s1": s1, "w_s2": s2, "w_s3": 0,
