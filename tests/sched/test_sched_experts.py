@@ -10,6 +10,7 @@ from tests.sched.mocks import (
     graph_of,
     new_input,
     new_weight,
+    place,
     read,
     write,
 )
@@ -131,3 +132,44 @@ def test_a_weight_that_two_nodes_read_is_copied_whole() -> None:
         sizes = [line.split()[-1] for line in m.take_log() if "#e#" in line]
         assert sizes == [f"0+{N_EXPERT * EXPERT}"]
         assert np.isfinite(read(head)).all()
+
+
+def test_ids_are_read_from_the_copy_when_the_original_may_be_gone() -> None:
+    m, ctx = machine(), Context()
+    t = new_input(ctx, "ids", 2, 2, type_=Type.I32)
+    first = ops.cont(ctx, t)  # brings the copy to the device, in a split of its own
+    g, x, experts, head = moe(m, t, ctx)
+    g = graph_of(first, ops.cont(ctx, first).set_output(), head)
+    s = Sched(m.streams)
+    s.set_tensor_backend(g.nodes[0], m.gpus[0])
+    s.set_tensor_backend(g.nodes[1], m.cpu)
+    s.alloc_graph(g)
+    values, ids = np.ones((2, 1, COLS), np.float32), np.array([[0, 1], [3, 1]])
+    write(x, values)
+    write(t, ids)
+    assert t in s.splits[0].inputs
+    assert all(t not in split.inputs for split in s.splits[1:])
+
+    def overwrite(node: Tensor, ask: bool) -> bool:
+        if not ask:
+            write(t, np.full((2, 2), 99))  # as an allocator may let others do by now
+        return node is g.nodes[1] or not ask
+
+    s.set_eval_callback(overwrite)
+    assert s.graph_compute(g)
+    np.testing.assert_allclose(read(head)[0], expected(values, experts, ids), rtol=1e-5, atol=1e-6)
+
+
+def test_ids_that_the_split_itself_computes() -> None:
+    m, ctx = machine(), Context()
+    ids = np.array([[5, 1], [0, 2]])
+    raw = place(ctx.new_tensor(Type.I32, (2, 2)), m.vram[0], ids)
+    x = place(ctx.new_tensor(Type.F32, (COLS, 1, 2)), m.vram[0], np.ones((2, 1, COLS)))
+    e = new_weight(ctx, "e", m.host, COLS, ROWS, N_EXPERT)
+    head = ops.mul_mat_id(ctx, e, x, ops.cont(ctx, raw)).set_output()
+    g = graph_of(head)
+    with Sched(m.streams) as s:
+        s.graph_compute(g)
+        assert s.n_splits == 1
+        want = [[read(e)[0, i].sum(axis=1) for i in row] for row in ids]
+        np.testing.assert_allclose(read(head)[0], want, rtol=1e-5, atol=1e-6)

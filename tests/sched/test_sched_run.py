@@ -422,3 +422,25 @@ def test_reserve_size_makes_no_buffer() -> None:
     assert [s.buffer_size(b) for b in m.streams] == [0, 0]
     s.reserve(g)
     assert [s.buffer_size(b) for b in m.streams] == sizes
+
+
+def test_an_input_read_in_place_is_not_given_out_while_a_run_reads_it() -> None:
+    """An integrated device reads the user's own copy, so the run that had it must be done."""
+    m = Machine(integrated=True)
+    s = Sched(m.streams, n_copies=2)
+    outputs = []
+    for run in range(5):
+        s.reset()
+        ctx = Context()
+        x = new_input(ctx, "x", 4)
+        head = add_on_gpu(m, ctx, x).set_output()
+        g = graph_of(head)
+        s.alloc_graph(g)
+        assert not s.splits[0].inputs
+        write(x, ONES * run)
+        s.graph_compute_async(g)
+        outputs.append(np.empty(16, np.uint8))
+        m.gpus[0].get_tensor_async(head, outputs[-1])
+    s.synchronize()
+    got = np.stack([o.view(np.float32) for o in outputs])
+    np.testing.assert_allclose(got - got[0], np.outer(range(5), ONES), atol=1e-6)
