@@ -170,6 +170,62 @@ class RopeMode(IntEnum):
     IMROPE = 40
 
 
+class Prec(IntEnum):
+    """`ggml_prec`: the precision a matrix product or attention may compute in."""
+
+    UNDEFINED = 0
+    F32 = 10
+    BF16 = 15
+    F16 = 20
+    Q8 = 30
+    Q4 = 40
+
+
+class OpHint(IntEnum):
+    """`ggml_op_hint`: what a backend may assume about the operands of `Op.MUL_MAT`."""
+
+    NONE = 0
+    SRC0_IS_HADAMARD = 1
+
+
+class PoolOp(IntEnum):
+    """`ggml_op_pool`: op_params[0] of the pooling ops."""
+
+    MAX = 0
+    AVG = 1
+
+
+class SortOrder(IntEnum):
+    """`ggml_sort_order`: op_params[0] of `Op.ARGSORT`."""
+
+    ASC = 0
+    DESC = 1
+
+
+class TriType(IntEnum):
+    """`ggml_tri_type`: which triangle `Op.TRI` keeps, with or without the diagonal."""
+
+    UPPER_DIAG = 0
+    UPPER = 1
+    LOWER_DIAG = 2
+    LOWER = 3
+
+
+class ScaleMode(IntEnum):
+    """`ggml_scale_mode`: the low byte of op_params[0] of `Op.UPSCALE`."""
+
+    NEAREST = 0
+    BILINEAR = 1
+    BICUBIC = 2
+
+
+class ScaleFlag(IntFlag):
+    """`ggml_scale_flag`: bits above the low byte of op_params[0] of `Op.UPSCALE`."""
+
+    ALIGN_CORNERS = 256
+    ANTIALIAS = 512
+
+
 # Ops that only describe memory: they run nothing, never cut a split, and own no address.
 VIEW_OPS = frozenset({Op.VIEW, Op.RESHAPE, Op.PERMUTE, Op.TRANSPOSE})
 # Ops a backend has nothing to execute for.

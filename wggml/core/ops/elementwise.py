@@ -1,11 +1,23 @@
-"""Elementwise ops: arithmetic with broadcasting, unary functions, gated units, scaling."""
+"""Arithmetic with broadcasting, element functions with an op of their own, scaling."""
 
 from __future__ import annotations
 
 from wggml.core.context import Context
-from wggml.core.opcodes import GluOp, Op, UnaryOp
-from wggml.core.ops._make import make, make_like, pack, require
+from wggml.core.opcodes import Op
+from wggml.core.ops._make import (
+    is_padded_1d,
+    is_scalar,
+    make,
+    make_like,
+    pack,
+    require,
+    require_contiguous,
+    require_type,
+)
 from wggml.core.tensor import Tensor
+from wggml.core.types import TRAITS, Type
+
+Strides3 = tuple[int, int, int]
 
 
 def _binary(ctx: Context, op: Op, a: Tensor, b: Tensor, inplace: bool) -> Tensor:
@@ -31,6 +43,75 @@ def mul(ctx: Context, a: Tensor, b: Tensor, *, inplace: bool = False) -> Tensor:
 def div(ctx: Context, a: Tensor, b: Tensor, *, inplace: bool = False) -> Tensor:
     """a / b, `b` repeats to `a`."""
     return _binary(ctx, Op.DIV, a, b, inplace)
+
+
+def add_cast(ctx: Context, a: Tensor, b: Tensor, type_: Type) -> Tensor:
+    """a + b stored as `type_`: `a` is quantised, F16 or BF16; rows of `b` repeat to `a`'s."""
+    op = Op.ADD
+    ok = a.ne[0] == b.ne[0] and b.can_repeat_to(a)
+    require(ok, op, "rows of the second operand must repeat to the first's", a, b)
+    ok = TRAITS[a.type].is_quantized or a.type in (Type.F16, Type.BF16)
+    require(ok, op, "a sum in another type needs a quantised, F16 or BF16 first operand", a)
+    return make(ctx, op, [a, b], type_, a.ne)
+
+
+def add_id(ctx: Context, a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
+    """a[:, i, j] + b[:, ids[i, j]]: a bias chosen per row.
+
+    a: ne [n, n_used, n_tokens]; b: ne [n, n_expert]; ids: I32 ne [n_used, n_tokens].
+    """
+    op = Op.ADD_ID
+    require(a.ne[0] == b.ne[0], op, "ne[0] must agree", a, b)
+    ok = a.ne[1] == ids.ne[0] and a.ne[2] == ids.ne[1]
+    require(ok, op, "ids must be [n_used, n_tokens] for a [n, n_used, n_tokens]", a, ids)
+    require_type(op, (Type.I32,), ids=ids)
+    return make_like(ctx, op, [a, b, ids], a)
+
+
+def add1(ctx: Context, a: Tensor, b: Tensor, *, inplace: bool = False) -> Tensor:
+    """a + b with a `b` of one element; rows of `a` must lie at one distance."""
+    op = Op.ADD1
+    require(is_scalar(b), op, "the second operand must have one element", a, b)
+    require(is_padded_1d(a), op, f"rows must lie at one distance, strides are {list(a.nb)}", a)
+    return make_like(ctx, op, [a, b], a, inplace=inplace)
+
+
+def _region(op: Op, a: Tensor, b: Tensor, nb: Strides3, offset: int) -> None:
+    """A block shaped as `b` with those strides must lie inside `a`."""
+    size = TRAITS[b.type].type_size
+    ends = zip(b.ne, (size, *nb), strict=True)
+    end = offset + size + sum((n - 1) * stride for n, stride in ends)
+    inside = b.n_elements <= a.n_elements and offset >= 0 and (b.is_empty() or end <= a.nbytes)
+    rule = f"a block of b's shape, strides {list(nb)} and offset {offset} must lie inside a"
+    require(inside, op, rule, a, b)
+
+
+def acc(
+    ctx: Context, a: Tensor, b: Tensor, nb: Strides3, offset: int, *, inplace: bool = False
+) -> Tensor:
+    """A copy of `a` (F32, contiguous) with `b` (F32) added to a block of it.
+
+    `nb` are the block's strides of dimensions 1, 2, 3 and `offset` its start, in bytes of `a`.
+    """
+    op = Op.ACC
+    require_type(op, (Type.F32,), a=a, b=b)
+    require_contiguous(op, a=a)
+    _region(op, a, b, nb, offset)
+    return make_like(ctx, op, [a, b], a, pack(*nb, offset, int(inplace)), inplace=inplace)
+
+
+def set(
+    ctx: Context, a: Tensor, b: Tensor, nb: Strides3, offset: int, *, inplace: bool = False
+) -> Tensor:
+    """A copy of `a` with `b` written over a block of it; see `acc` for `nb` and `offset`.
+
+    The types agree; `offset` is under 2^30.
+    """
+    op = Op.SET
+    require(a.type == b.type, op, "types must agree", a, b)
+    _region(op, a, b, nb, offset)
+    require(offset < 2**30, op, f"the offset {offset} must be under 2^30", a)
+    return make_like(ctx, op, [a, b], a, pack(*nb, offset, int(inplace)), inplace=inplace)
 
 
 def _simple(ctx: Context, op: Op, a: Tensor, inplace: bool) -> Tensor:
@@ -68,62 +149,23 @@ def scale(ctx: Context, a: Tensor, s: float, *, inplace: bool = False) -> Tensor
 
 
 def scale_bias(ctx: Context, a: Tensor, s: float, b: float, *, inplace: bool = False) -> Tensor:
-    """a * s + b."""
+    """a * s + b; rows of `a` must lie at one distance."""
+    rule = f"rows must lie at one distance, strides are {list(a.nb)}"
+    require(is_padded_1d(a), Op.SCALE, rule, a)
     return make_like(ctx, Op.SCALE, [a], a, pack(float(s), float(b)), inplace=inplace)
 
 
-def clamp(ctx: Context, a: Tensor, lo: float, hi: float) -> Tensor:
-    """Values limited to [lo, hi], in place (a view of `a`), as ggml defines it."""
-    return make_like(ctx, Op.CLAMP, [a], a, pack(float(lo), float(hi)), inplace=True)
+def clamp(ctx: Context, a: Tensor, lo: float, hi: float, *, inplace: bool = False) -> Tensor:
+    """Values limited to [lo, hi]."""
+    return make_like(ctx, Op.CLAMP, [a], a, pack(float(lo), float(hi)), inplace=inplace)
 
 
-def unary(ctx: Context, a: Tensor, op: UnaryOp, *, inplace: bool = False) -> Tensor:
-    """Apply a `UnaryOp`; rows of `a` must be contiguous."""
-    require(a.is_contiguous_rows(), Op.UNARY, "rows must be contiguous", a)
-    return make_like(ctx, Op.UNARY, [a], a, pack(int(op)), inplace=inplace)
+def leaky_relu(ctx: Context, a: Tensor, slope: float, *, inplace: bool = False) -> Tensor:
+    """x where it is positive, else x * slope."""
+    return make_like(ctx, Op.LEAKY_RELU, [a], a, pack(float(slope)), inplace=inplace)
 
 
-def silu(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
-    """x * sigmoid(x)."""
-    return unary(ctx, a, UnaryOp.SILU, inplace=inplace)
-
-
-def gelu(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
-    """Tanh approximation of GELU."""
-    return unary(ctx, a, UnaryOp.GELU, inplace=inplace)
-
-
-def relu(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
-    """max(x, 0)."""
-    return unary(ctx, a, UnaryOp.RELU, inplace=inplace)
-
-
-def tanh(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
-    """Hyperbolic tangent."""
-    return unary(ctx, a, UnaryOp.TANH, inplace=inplace)
-
-
-def sigmoid(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
-    """1 / (1 + exp(-x))."""
-    return unary(ctx, a, UnaryOp.SIGMOID, inplace=inplace)
-
-
-def glu(ctx: Context, a: Tensor, op: GluOp, *, swapped: bool = False) -> Tensor:
-    """Gated unit over the halves of each row: act(first) * second; `swapped` exchanges them.
-
-    Shape: ne[0] halves.
-    """
-    require(a.is_contiguous(1), Op.GLU, "the operand must be contiguous from dimension 1 on", a)
-    ne = (a.ne[0] // 2, a.ne[1], a.ne[2], a.ne[3])
-    return make(ctx, Op.GLU, [a, None], a.type, ne, pack(int(op), int(swapped)))
-
-
-def glu_split(ctx: Context, gate: Tensor, up: Tensor, op: GluOp) -> Tensor:
-    """Gated unit act(gate) * up of two tensors of one shape and type."""
-    same = gate.same_shape(up) and gate.type == up.type
-    require(same, Op.GLU, "gate and up must have one shape and type", gate, up)
-    require(
-        gate.is_contiguous(1) and up.is_contiguous(1),
-        Op.GLU, "operands must be contiguous from dimension 1 on", gate, up,
-    )  # fmt: skip
-    return make(ctx, Op.GLU, [gate, up], gate.type, gate.ne, pack(int(op), 0))
+def silu_back(ctx: Context, grad: Tensor, x: Tensor) -> Tensor:
+    """Gradient of `silu` at `x`: grad * s * (1 + x * (1 - s)) with s = sigmoid(x)."""
+    require(grad.same_shape(x), Op.SILU_BACK, "both must have one shape", grad, x)
+    return make_like(ctx, Op.SILU_BACK, [grad, x], grad)

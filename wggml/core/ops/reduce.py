@@ -1,22 +1,31 @@
-"""Reductions."""
+"""Reductions and running sums."""
 
 from __future__ import annotations
 
 from wggml.core.context import Context
 from wggml.core.opcodes import Op
-from wggml.core.ops._make import make
+from wggml.core.ops._make import INT32_MAX, is_matrix, make, make_like, require, require_type
 from wggml.core.tensor import Tensor
 from wggml.core.types import Type
 
 
-def sum_all(ctx: Context, a: Tensor) -> Tensor:
+def sum(ctx: Context, a: Tensor) -> Tensor:
     """Sum of all elements, ne [1]."""
     return make(ctx, Op.SUM, [a], a.type, (1, 1, 1, 1))
+
+
+sum_all = sum  # a name that hides no builtin
 
 
 def sum_rows(ctx: Context, a: Tensor) -> Tensor:
     """Sum over ne[0], which becomes 1."""
     return make(ctx, Op.SUM_ROWS, [a], a.type, (1, a.ne[1], a.ne[2], a.ne[3]))
+
+
+def cumsum(ctx: Context, a: Tensor) -> Tensor:
+    """Running sum along ne[0] of an F32 tensor."""
+    require_type(Op.CUMSUM, (Type.F32,), a=a)
+    return make_like(ctx, Op.CUMSUM, [a], a)
 
 
 def mean(ctx: Context, a: Tensor) -> Tensor:
@@ -26,4 +35,12 @@ def mean(ctx: Context, a: Tensor) -> Tensor:
 
 def argmax(ctx: Context, a: Tensor) -> Tensor:
     """Index of the largest value of each row of a matrix; I32, ne [rows]."""
+    require(is_matrix(a), Op.ARGMAX, "the operand must be a matrix", a)
+    require(a.ne[0] <= INT32_MAX, Op.ARGMAX, "indices must fit int32", a)
     return make(ctx, Op.ARGMAX, [a], Type.I32, (a.ne[1], 1, 1, 1))
+
+
+def count_equal(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """How many elements of two tensors of one shape are equal; I64, ne [1]."""
+    require(a.same_shape(b), Op.COUNT_EQUAL, "both must have one shape", a, b)
+    return make(ctx, Op.COUNT_EQUAL, [a, b], Type.I64, (1, 1, 1, 1))

@@ -84,9 +84,9 @@ def cont(ctx: Context, a: Tensor, ne: Sequence[int] | None = None) -> Tensor:
     return make(ctx, Op.CONT, [a], a.type, shape).set_name(f"{a.name} (cont)")
 
 
-def dup(ctx: Context, a: Tensor) -> Tensor:
+def dup(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
     """A contiguous copy."""
-    return make_like(ctx, Op.DUP, [a], a)
+    return make_like(ctx, Op.DUP, [a], a, inplace=inplace)
 
 
 def cpy(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
@@ -106,10 +106,22 @@ def cast(ctx: Context, a: Tensor, type_: Type) -> Tensor:
     return t
 
 
-def repeat(ctx: Context, a: Tensor, like: Tensor) -> Tensor:
-    """`a` tiled to the shape of `like`."""
-    require(a.can_repeat_to(like), Op.REPEAT, "sizes must divide the target's", a, like)
-    return make(ctx, Op.REPEAT, [a], a.type, like.ne)
+def repeat(ctx: Context, a: Tensor, like: Tensor | Sequence[int]) -> Tensor:
+    """`a` tiled to the shape of `like` (a tensor or sizes)."""
+    op = Op.REPEAT
+    if isinstance(like, Tensor):
+        require(a.can_repeat_to(like), op, "sizes must divide the target's", a, like)
+        return make(ctx, op, [a], a.type, like.ne)
+    ne = pad_shape(like)
+    ok = a.is_empty() or all(n % m == 0 for n, m in zip(ne, a.ne, strict=True))
+    require(ok, op, f"sizes must divide the target's {list(ne)}", a)
+    return make(ctx, op, [a], a.type, ne)
+
+
+def repeat_back(ctx: Context, a: Tensor, like: Tensor) -> Tensor:
+    """The tiles of `a` summed to the shape of `like`: the gradient of `repeat`."""
+    require(like.can_repeat_to(a), Op.REPEAT_BACK, "the target's sizes must divide a's", a, like)
+    return make(ctx, Op.REPEAT_BACK, [a], a.type, like.ne)
 
 
 def concat(ctx: Context, a: Tensor, b: Tensor, dim: int) -> Tensor:
