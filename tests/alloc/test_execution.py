@@ -140,6 +140,21 @@ GGML_CORRUPTS = {
     "a parameter that earlier nodes compute over": Recipe(
         (step("cont"), step("cont"), step("cont"), step("param"), step("add", 1, 0)), ()
     ),
+    "an unread leaf view marked as output": Recipe(
+        (step("leaf"), step("leaf_view", flags=OUTPUT), step("scale", 1)), (1, 2)
+    ),
+    "an operator marked as input that takes over an operand others read": Recipe(
+        (
+            step("leaf"),
+            step("cont"),
+            step("cont"),
+            step("cont"),
+            step("mul_mat", 4, 0),
+            step("scale", 5, flags=INPUT),
+            step("mul_mat", 1, 0),
+        ),
+        (),
+    ),
     "ADD_ID gathers rows of the operand it overwrites": Recipe(
         (step("cont", flags=OUTPUT), step("cont"), step("input"), step("add_id", 2, 1, 0)), ()
     ),

@@ -133,13 +133,15 @@ def test_other_buffer_ids_need_another_plan() -> None:
     assert galloc.needs_realloc(chain(8, 8), [0], [1])
 
 
-@pytest.mark.parametrize("change", ["op", "flag", "source", "placed", "view", "size", "layout"])
+@pytest.mark.parametrize(
+    "change", ["op", "flag", "source", "placed", "view", "root", "size", "layout"]
+)
 def test_what_a_plan_depends_on(change: str) -> None:
     def build(changed: str) -> Graph:
         ctx = Context()
         x, y = (ctx.new_tensor(Type.F32, (8,), name=n) for n in "xy")
         c = op(ctx, Op.MUL_MAT, [x, y], 8)
-        v = ctx.new_view(y if changed == "view" else c, Type.F32, (4, 1, 1, 1))
+        v = ctx.new_view(y if changed in ("view", "root") else c, Type.F32, (4, 1, 1, 1))
         v.op, v.src = Op.VIEW, [y if changed == "view" else c]
         d = op(ctx, Op.MUL_MAT, [x, c], 8)
         e = op(ctx, Op.ADD, [d, v], 8)
