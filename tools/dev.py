@@ -33,6 +33,9 @@ DEFAULT_MODEL = "smollm2"
 STORY = "Once upon a time, in a small town by the sea, there lived a clockmaker named Mira who"
 STORY_TOKENS = "200"
 
+INTERRUPTED = 130
+"""Exit code of what Ctrl-C ended."""
+
 CHILD_GRACE_SECONDS = 20.0
 """How long a child may take to finish after Ctrl-C before it is ended."""
 
@@ -152,6 +155,8 @@ def ensure_installed(extras: list[str]) -> None:
     command = [str(venv_python()), "-m", "pip", "install", "--disable-pip-version-check"]
     command += [] if sys.stderr.isatty() else ["--quiet"]
     code = run_child([*command, "-e", target])
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
     if code != 0:
         raise SetupError(
             f"pip could not install wggml (exit {code}); its message is above. "
@@ -207,7 +212,7 @@ def find_device() -> dict[str, object] | None:
 
 def run_child(command: list[str], env: dict[str, str] | None = None) -> int:
     """Runs a command to its end in the checkout. On Ctrl-C the child, which gets it too, may finish
-    in peace; the result is then 130."""
+    in peace; the result is then `INTERRUPTED`."""
     process = subprocess.Popen(command, env=env, cwd=ROOT)
     try:
         return exit_code(process.wait())
@@ -217,7 +222,7 @@ def run_child(command: list[str], env: dict[str, str] | None = None) -> int:
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             process.kill()
             process.wait()
-        return 130
+        return INTERRUPTED
 
 
 def exit_code(returncode: int) -> int:
@@ -314,7 +319,7 @@ def main(argv: list[str] | None = None) -> int:
         say(f"error: {error}")
         return 2
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -284,9 +284,9 @@ def test_a_prompt_can_come_from_a_file_or_stdin(
     wggml: Wggml, engine: Engine, model: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "prompt.txt"
-    file.write_text("Grüße 🦊", "utf-8")
+    file.write_text("Grüße\n🦊\n", "utf-8")
     assert wggml("run", model, "-f", str(file), "--device", "x").exit_code == 0
-    assert engine.prompt == "Grüße 🦊"
+    assert engine.prompt == "Grüße\n🦊"
     assert wggml("run", model, "-f", "-", "--device", "x", input="piped").exit_code == 0
     assert engine.prompt == "piped"
     assert wggml("run", model, "--device", "x", input="also piped").exit_code == 0

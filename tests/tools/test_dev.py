@@ -234,3 +234,14 @@ def test_the_stamp_file_is_json_with_sorted_extras(
     assert [command[-1] for command in ran] == [".[dev]", ".[demo,dev]"]
     dev.ensure_installed(["dev"])
     assert len(ran) == 2
+
+
+def test_ctrl_c_during_the_installation_is_no_failure_of_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dev, "STAMP", tmp_path / "stamp.json")
+    monkeypatch.setattr(dev, "ensure_venv", lambda: None)
+    monkeypatch.setattr(dev, "run_child", lambda _: dev.INTERRUPTED)
+    assert dev.main(["lint"]) == 130
+    assert "pip could not" not in capsys.readouterr().err
+    assert not (tmp_path / "stamp.json").exists()

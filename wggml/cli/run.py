@@ -103,7 +103,10 @@ def run(model: str, **options: Any) -> None:
 
 
 def read_prompt(text: str | None, file: str | None) -> str:
-    """The prompt from -p, from -f, or from a stdin that is no terminal. Raises UsageError."""
+    """The prompt from -p, from -f, or from a stdin that is no terminal. Raises UsageError.
+
+    The newline that ends a file's last line is no part of the prompt, as in llama.cpp.
+    """
     if text is not None and file is not None:
         raise UsageError("both -p and -f are given; the prompt can come from one of them")
     if text is not None:
@@ -112,8 +115,9 @@ def read_prompt(text: str | None, file: str | None) -> str:
         raise UsageError("no prompt: give -p TEXT or -f FILE, or pipe text in")
     try:
         if file is None or file == "-":
-            return sys.stdin.buffer.read().decode("utf-8")
-        return Path(file).read_text("utf-8")
+            text = sys.stdin.buffer.read().decode("utf-8")
+        else:
+            text = Path(file).read_bytes().decode("utf-8")
     except OSError as error:
         raise UsageError(f"cannot read the prompt from {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -121,6 +125,7 @@ def read_prompt(text: str | None, file: str | None) -> str:
         raise UsageError(
             f"the prompt in {source} is not UTF-8 text (byte {error.start}); convert it first"
         ) from error
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def choose_device(wanted: str | None, n_gpu_layers: int, *, show: bool) -> str | None:
