@@ -43,6 +43,26 @@ def raw_api() -> tuple[Any, Any] | None:
         return None
 
 
+def trusted_module(gpu_device: Any, code: str, label: str, checks: int) -> Any:
+    """A shader module of wgpu-native with only the run-time checks of the bit set `checks`."""
+    native = import_module("wgpu.backends.wgpu_native._api")
+    lib, ffi = native.lib, native.ffi
+    text = code.encode()
+    chars = ffi.new("char[]", text)
+    source = ffi.new("WGPUShaderSourceWGSL *")
+    source.chain.sType = lib.WGPUSType_ShaderSourceWGSL
+    source.code.data, source.code.length = chars, len(text)
+    name = label.encode()
+    name_chars = ffi.new("char[]", name)
+    descriptor = ffi.new("WGPUShaderModuleDescriptor *")
+    descriptor.nextInChain = ffi.cast("WGPUChainedStruct *", source)
+    descriptor.label.data, descriptor.label.length = name_chars, len(name)
+    handle = native.libf.wgpuDeviceCreateShaderModuleTrusted(
+        gpu_device._internal, descriptor, checks
+    )
+    return native.GPUShaderModule(label, handle, gpu_device)
+
+
 def translate(error: Exception, doing: str, device_name: str) -> WggmlError:
     """An error of the WebGPU implementation as one of ours."""
     if isinstance(error, WggmlError):

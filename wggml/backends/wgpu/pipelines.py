@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from wggml.backends.wgpu import templates
+from wggml.backends.wgpu.implementation import raw_api, trusted_module
 from wggml.backends.wgpu.profile import DeviceProfile
-from wggml.errors import ShaderError
+from wggml.errors import ShaderError, UsageError
 from wggml.hal.interface import Counters
 
 COMPUTE_STAGE = 4  # wgpu.ShaderStage.COMPUTE, without importing wgpu here
@@ -81,6 +82,23 @@ def template_context(profile: DeviceProfile, key: PipelineKey) -> Mapping[str, o
     return {"decls": declarations(key), "profile": profile, **names, **access, **consts}
 
 
+ENV_SHADER_CHECKS = "WGGML_WGPU_SHADER_CHECKS"
+_CHECKS = {"bounds": 1, "none": 0}  # bits of WGPUShaderRuntimeChecks
+
+
+def create_module(gpu_device: Any, code: str, label: str) -> Any:
+    """A shader module. wgpu-native guards every loop with a counter against endless ones; our
+    loops end, so where its C call is known these guards are left out and bounds checks kept.
+    WGGML_WGPU_SHADER_CHECKS=all|bounds|none chooses otherwise."""
+    checks = os.environ.get(ENV_SHADER_CHECKS) or "bounds"
+    if checks not in ("all", *_CHECKS):
+        raise UsageError(f"{ENV_SHADER_CHECKS}={checks!r}: choose all, bounds or none")
+    api = raw_api() if checks != "all" else None
+    if api is None:
+        return gpu_device.create_shader_module(code=code, label=label)
+    return trusted_module(gpu_device, code, label, _CHECKS[checks])
+
+
 class PipelineCache:
     """Renders and compiles on first use. One per open device."""
 
@@ -129,7 +147,7 @@ class PipelineCache:
             print(f"// ---- {key.shader} {dict(key.consts)}\n{code}", file=sys.stderr)
         group, layout = self.layout(key.access)
         try:
-            module = self.gpu_device.create_shader_module(code=code, label=key.shader)
+            module = create_module(self.gpu_device, code, key.shader)
             gpu = self.gpu_device.create_compute_pipeline(
                 layout=layout, compute={"module": module, "entry_point": "main"}
             )
