@@ -205,10 +205,10 @@ class Llama:
         stopped = stop.is_set if stop is not None else None
         self.context.kv.clear()
         s = self.context.stats
-        fed = s.n_prompt + s.n_eval
+        fed = s.n_decoded
         start = time.perf_counter()
         logits = self.eval(tokens, stop=stopped)
-        self._n_prompt += s.n_prompt + s.n_eval - fed  # fewer where `stop` cut the prompt short
+        self._n_prompt += s.n_decoded - fed  # fewer where `stop` cut the prompt short
         self._prompt_seconds += time.perf_counter() - start
         self._mark()
         if stopped is not None and stopped():
