@@ -62,7 +62,7 @@ class Session:
     def tensor(
         self, array: npt.ArrayLike, type: Type | None = None, *, device: int = 0, name: str = ""
     ) -> Tensor:
-        """A tensor that holds `array` on `devices[device]`.
+        """A tensor that holds `array` on `devices[device]`; ops that read it are drawn there.
 
         Shape: `ne` is the array's shape reversed. `type` converts (quantised types included);
         None keeps the array's (float64 becomes F32). Raises `ShapeError` for a shape or dtype that
@@ -75,7 +75,7 @@ class Session:
             type = type_of(a)
         t = self.context.new_tensor(type, shape_of(a), name=name)
         buft = self.devices[device].buffer_type()
-        self._buffers += alloc_ctx_tensors([t], buft, usage=BufferUsage.ANY)
+        self._buffers += alloc_ctx_tensors([t], buft, usage=BufferUsage.WEIGHTS)
         return t.set(a)
 
     def compute(self, *results: Tensor) -> Any:

@@ -1,0 +1,46 @@
+"""Every example runs, in a process of its own, on what this machine has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import find_adapter
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(name: str, *args: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *args],
+        capture_output=True, text=True, timeout=300, env=dict(os.environ),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_hello_graph():
+    out = run("hello_graph.py")
+    assert "CPU" in out
+    assert "compute buffer" in out
+
+
+def test_generate(tiny_model: Callable[[str], Path]):
+    assert run("generate.py", str(tiny_model("llama")), "a").startswith("a")
+
+
+def test_two_devices():
+    if find_adapter("swiftshader") is None or find_adapter("lavapipe") is None:
+        pytest.skip("needs the lavapipe and swiftshader adapters")
+    out = run("two_devices.py")
+    assert "largest difference" in out
+
+
+def test_no_example_is_left_out():
+    tested = {"hello_graph.py", "generate.py", "two_devices.py"}
+    assert {p.name for p in EXAMPLES.glob("*.py")} == tested
