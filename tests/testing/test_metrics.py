@@ -67,7 +67,7 @@ def test_topk_values_set_compares_what_the_indices_pick() -> None:
     assert error([[2, 0], [0, 1]], [[1, 0], [1, 0]]) == 0  # equal values are interchangeable
     assert error([[1, 1], [0, 1]], [[1, 2], [0, 1]]) == 0.5  # an index twice
     assert error([[1, 3], [0, 1]], [[1, 2], [0, 1]]) == 0.5
-    with pytest.raises(Mismatch, match="outside 0..3"):
+    with pytest.raises(Mismatch, match=r"outside 0\.\.3"):
         error([[4, 0], [0, 1]], [[1, 0], [0, 1]])
 
 

@@ -34,7 +34,7 @@ def test_set_get_memset_and_bounds() -> None:
     buffer.memset_tensor(t, 1, 12, 4)
     assert t.numpy().tolist() == [0, 1, 9, 0x01010101]
     np.testing.assert_array_equal(buffer.get_tensor(t, 4, 4), [1, 0, 0, 0])
-    with pytest.raises(UsageError, match="'t'.*buffer of 32 bytes"):
+    with pytest.raises(UsageError, match=r"'t'.*buffer of 32 bytes"):
         buffer.set_tensor(t, np.zeros(40, np.uint8))
     with pytest.raises(UsageError, match="offset 30"):
         buffer.get_tensor(t, 30, 8)

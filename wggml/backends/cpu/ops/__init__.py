@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import wggml.backends.cpu.ops.attention as attention
 import wggml.backends.cpu.ops.backward as backward
+import wggml.backends.cpu.ops.conv as conv
 import wggml.backends.cpu.ops.elementwise as elementwise
+import wggml.backends.cpu.ops.image as image
+import wggml.backends.cpu.ops.loss as loss
 import wggml.backends.cpu.ops.matmul as matmul
 import wggml.backends.cpu.ops.norm as norm
+import wggml.backends.cpu.ops.recurrent as recurrent
 import wggml.backends.cpu.ops.reduce as reduce
 import wggml.backends.cpu.ops.rows as rows
 import wggml.backends.cpu.ops.shape as shape
 from wggml.backends.cpu.ops._impl import Fusion, OpImpl
 from wggml.core.opcodes import Op
 
-FAMILIES = (elementwise, norm, matmul, rows, shape, attention, reduce, backward)
+FAMILIES = (
+    elementwise, norm, matmul, rows, shape, attention, reduce, conv, image, recurrent, loss,
+    backward,
+)  # fmt: skip
 
 OPS: dict[Op, OpImpl] = {op: impl for family in FAMILIES for op, impl in family.OPS.items()}
 

@@ -84,7 +84,9 @@ def _get_rows_back(c: Compiler, node: Tensor) -> None:
     a, ids = node.src[0], node.src[1]
     assert a is not None and ids is not None
     d = c.out(node)[0, 0]
-    index = checked_index(c, ids, node.ne[1], node).reshape(-1)
+    given = checked_index(c, ids, node.ne[1], node)
+    index = c.scratch((given.size,), given.dtype)
+    c.emit(np.copyto, index.reshape(given.shape), given)
     rows = c.load_contiguous(a).reshape(-1, a.ne[0])[: index.size]
     c.emit(d.fill, np.float32(0))
     c.emit(np.add.at, d, index, rows)
@@ -118,13 +120,14 @@ def _set_rows(c: Compiler, node: Tensor) -> None:
             if target.shape[-1] == 1:  # single values scattered, as into a transposed cache
                 target, source = target[:, 0], source[:, 0]
             if len(which) == 1:
-                c.emit(_set_row, target, which, source[0])
+                c.emit(_set_row, target, which, source)
             else:
                 c.emit(partial(target.__setitem__, which, source))
 
 
 def _set_row(target: Array, which: Array, row: Array) -> None:
-    target[which.item()] = row
+    at = which.item()
+    target[at : at + 1] = row
 
 
 def _stored_rows(c: Compiler, rows: Tensor, node: Tensor) -> Array:
