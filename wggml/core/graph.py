@@ -39,9 +39,13 @@ class Graph:
         leafs: tensors without an operation.
         use_counts: how many sources of visited tensors refer to a tensor.
         uid: stamp that a backend may key a compiled plan on; 0 means unset.
+        grads: gradient of a tensor, filled by `backward.build_backward_expand`.
+        grad_accs: tensors that outlive a run, in which gradients are added up.
     """
 
-    __slots__ = ("__weakref__", "leafs", "nodes", "order", "size", "uid", "use_counts")
+    __slots__ = (
+        "__weakref__", "grad_accs", "grads", "leafs", "nodes", "order", "size", "uid", "use_counts",
+    )  # fmt: skip
 
     def __init__(
         self, size: int = DEFAULT_GRAPH_SIZE, *, order: Order = Order.LEFT_TO_RIGHT
@@ -52,6 +56,8 @@ class Graph:
         self.leafs: list[Tensor] = []
         self.use_counts: dict[Tensor, int] = {}
         self.uid = 0
+        self.grads: dict[Tensor, Tensor] = {}
+        self.grad_accs: dict[Tensor, Tensor] = {}
 
     def __contains__(self, t: object) -> bool:
         return t in self.use_counts
@@ -61,6 +67,8 @@ class Graph:
         self.nodes.clear()
         self.leafs.clear()
         self.use_counts.clear()
+        self.grads.clear()
+        self.grad_accs.clear()
         self.uid = 0
 
     def get_tensor(self, name: str) -> Tensor | None:

@@ -198,6 +198,16 @@ class Tensor:
         self.flags |= int(Flag.PARAM)
         return self
 
+    def set_loss(self) -> Tensor:
+        """Mark as the loss of a backward graph; must be one F32 value. Returns the tensor."""
+        if self.n_elements != 1 or self.type != Type.F32:
+            raise ShapeError(
+                f"the loss {self.name!r} has type {self.type.name} and ne {list(self.ne)}; it must "
+                "be one F32 value, so reduce it first, by ops.sum or cross_entropy_loss for example"
+            )
+        self.flags |= int(Flag.LOSS)
+        return self
+
     # ---- placement and data -----------------------------------------------------------------
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from wggml.core.context import Context, pad_shape
 from wggml.core.opcodes import Op
-from wggml.core.ops._make import make, make_like, pack, require
+from wggml.core.ops._make import divides, make, make_like, pack, require
 from wggml.core.tensor import Tensor
 from wggml.core.types import TRAITS, Type
 
@@ -108,20 +108,18 @@ def cast(ctx: Context, a: Tensor, type_: Type) -> Tensor:
 
 def repeat(ctx: Context, a: Tensor, like: Tensor | Sequence[int]) -> Tensor:
     """`a` tiled to the shape of `like` (a tensor or sizes)."""
-    op = Op.REPEAT
-    if isinstance(like, Tensor):
-        require(a.can_repeat_to(like), op, "sizes must divide the target's", a, like)
-        return make(ctx, op, [a], a.type, like.ne)
-    ne = pad_shape(like)
-    ok = a.is_empty() or all(n % m == 0 for n, m in zip(ne, a.ne, strict=True))
-    require(ok, op, f"sizes must divide the target's {list(ne)}", a)
-    return make(ctx, op, [a], a.type, ne)
+    ne = like.ne if isinstance(like, Tensor) else pad_shape(like)
+    ok = a.is_empty() or all(divides(n, m) for n, m in zip(a.ne, ne, strict=True))
+    require(ok, Op.REPEAT, f"sizes must divide the target's {list(ne)}", a)
+    return make(ctx, Op.REPEAT, [a], a.type, ne)
 
 
-def repeat_back(ctx: Context, a: Tensor, like: Tensor) -> Tensor:
-    """The tiles of `a` summed to the shape of `like`: the gradient of `repeat`."""
-    require(like.can_repeat_to(a), Op.REPEAT_BACK, "the target's sizes must divide a's", a, like)
-    return make(ctx, Op.REPEAT_BACK, [a], a.type, like.ne)
+def repeat_back(ctx: Context, a: Tensor, like: Tensor | Sequence[int]) -> Tensor:
+    """The tiles of `a` summed to the shape of `like` (a tensor or sizes): undoes `repeat`."""
+    ne = like.ne if isinstance(like, Tensor) else pad_shape(like)
+    ok = all(divides(n, m) for n, m in zip(ne, a.ne, strict=True))
+    require(ok, Op.REPEAT_BACK, f"the target's sizes {list(ne)} must divide the operand's", a)
+    return make(ctx, Op.REPEAT_BACK, [a], a.type, ne)
 
 
 def concat(ctx: Context, a: Tensor, b: Tensor, dim: int) -> Tensor:
