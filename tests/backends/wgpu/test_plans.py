@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 from wgpu_lab import Lab, values
 
 from wggml.backends.wgpu.backend import WgpuBackend
+from wggml.backends.wgpu.encode import choose, prepare
 from wggml.core import ops
 from wggml.core.graph import Graph
 from wggml.core.opcodes import Flag
 from wggml.core.tensor import Tensor
-from wggml.errors import UsageError
+from wggml.errors import DeviceError, DeviceLostError, UsageError
 
 
 def small_graph(lab: Lab) -> tuple[Graph, Tensor, Tensor]:
@@ -140,6 +143,34 @@ def test_empty_tensors_and_graphs_run(lab: Lab) -> None:
     y = ops.sqr(lab.ctx, x)
     assert lab.run(y).size == 0
     lab.backend.graph_compute(Graph(4))
+
+
+@pytest.mark.parametrize("encode", ["public", "raw"])
+def test_errors_of_the_gpu_api_are_raised(one_lab: Lab, encode: str) -> None:
+    b = WgpuBackend(one_lab.backend.device, encode=encode)
+    graph, _, _ = small_graph(one_lab)
+    plan = b.plan(graph)
+    plan.dispatches[0].groups = (70000, 1, 1)
+    plan.recorder = prepare(plan.dispatches, choose(encode), 0)
+    with pytest.raises(DeviceError, match=r"(?s)WGPU\d.*70000|65535"):
+        b.graph_compute(graph)
+        b.synchronize()
+
+
+def test_what_the_driver_logs_later_is_raised(one_lab: Lab) -> None:
+    wgpu_api = pytest.importorskip("wgpu.backends.wgpu_native._api")
+    graph, _, y = small_graph(one_lab)
+    one_lab.backend.graph_compute(graph)
+    report = wgpu_api.error_handler.log_error
+    logging.getLogger("wgpu").error("EGL 'eglInitialize' failed")  # said while looking for drivers
+    one_lab.backend.synchronize()
+    report("The WGPU device was lost (unknown):\nreset")
+    with pytest.raises(DeviceLostError, match="reset"):
+        one_lab.backend.synchronize()
+    one_lab.backend.synchronize()
+    report("Validation Error: something was wrong")
+    with pytest.raises(DeviceError, match="something was wrong"):
+        y.numpy()
 
 
 def test_unknown_options_are_refused(first_backend: WgpuBackend) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from wggml.backends.wgpu import encode
 from wggml.backends.wgpu.buffer import WgpuBuffer
 from wggml.backends.wgpu.device import WgpuDevice
+from wggml.backends.wgpu.errors import trap
 from wggml.backends.wgpu.implementation import raw_api, translate
 from wggml.backends.wgpu.plan import Plan, compile_plan
 from wggml.core.graph import Graph
@@ -65,6 +66,7 @@ class WgpuBackend(Backend):
         self._plans: OrderedDict[int, Plan] = OrderedDict()
         self._counters = Counters()
         self._raw = raw_api()
+        self._trap = trap()
 
     # ---- counters -----------------------------------------------------------------------------
 
@@ -93,6 +95,8 @@ class WgpuBackend(Backend):
         finally:
             if not graph.uid:
                 self._retire(plan)
+        if self._trap.messages:
+            self._trap.raise_pending("computing a graph", self.name)
         c.graphs += 1
         c.nodes += plan.nodes
         c.dispatches += len(plan.dispatches)
@@ -134,6 +138,7 @@ class WgpuBackend(Backend):
                 self._gpu.queue.on_submitted_work_done_sync()
         except Exception as e:
             raise translate(e, "waiting for its queue", self.name) from e
+        self._trap.raise_pending("finishing its queue", self.name)
 
     # ---- data ---------------------------------------------------------------------------------
 

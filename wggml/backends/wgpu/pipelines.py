@@ -65,9 +65,10 @@ def header(profile: DeviceProfile, key: PipelineKey) -> str:
     lines = []
     if consts.get("uses_f16") or any("f16" in elem for _, elem, _ in key.slots):
         lines.append("enable f16;")
-    # naga takes `enable subgroups;` for a parse error, Tint needs it.
+    # naga takes `enable subgroups;` for a parse error, Tint needs it. Tint also refuses subgroup
+    # functions behind conditions that it cannot prove to be the same for a whole workgroup.
     if consts.get("uses_subgroups") and profile.is_dawn:
-        lines.append("enable subgroups;")
+        lines += ["enable subgroups;", "diagnostic(off, subgroup_uniformity);"]
     return "".join(f"{line}\n" for line in lines)
 
 

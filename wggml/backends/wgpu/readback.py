@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wggml.backends.wgpu.errors import trap
 from wggml.backends.wgpu.implementation import module, raw_api, translate
 from wggml.hal.interface import Bytes
 
@@ -24,6 +25,7 @@ class Reader:
         self._staging: Any = None
         self._capacity = 0
         self._raw = _RawMap.make(device)
+        self._trap = trap()
 
     def read(self, gpu: Any, offset: int, nbytes: int) -> Bytes:
         """`nbytes` bytes from `offset` on, any alignment."""
@@ -36,6 +38,7 @@ class Reader:
         except Exception as e:
             doing = f"reading {nbytes} bytes back"
             raise translate(e, doing, self.device.name) from e
+        self._trap.raise_pending(f"reading {nbytes} bytes back", self.device.name)
         return out[offset - begin : offset - begin + nbytes]
 
     def _piece(self, gpu: Any, offset: int, out: Bytes) -> None:
