@@ -166,7 +166,7 @@ def test_same_numbers_as_one_backend(seed: int) -> None:
 
 
 @pytest.mark.parametrize("events", [True, False], ids=["events", "no events"])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(40))
 def test_runs_in_flight(seed: int, events: bool) -> None:
     """A new graph for every batch and no wait in between, as with pipeline parallelism."""
     rng = random.Random(seed + 2000)
@@ -211,3 +211,18 @@ def test_the_mock_notices_a_missing_wait() -> None:
 def test_outputs_are_flagged() -> None:
     g = RandomGraph(0, [Machine(0).host])
     assert all(h.flags & Flag.OUTPUT for h in g.heads)
+
+
+def test_one_memory_plan_serves_every_copy_index() -> None:
+    machine = Machine()
+    with Sched(machine.streams, parallel=True) as sched:
+        plans, places = [], []
+        for _ in range(5):
+            sched.reset()
+            g = RandomGraph(3, [machine.host, *machine.vram])
+            sched.alloc_graph(g.graph)
+            plans.append(sched._galloc.n_plans)
+            places.append([t.data for t in g.inputs if t.buffer is not None])
+        assert plans == [1] * 5
+        assert places[0] != places[1]
+        assert places[0] == places[4]

@@ -7,10 +7,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from wggml.alloc.tallocr import place, view_init
 from wggml.core.graph import Graph, next_uid
 from wggml.core.tensor import MAX_SRC, Tensor
 from wggml.errors import SchedulerError
-from wggml.hal.interface import BufferType
+from wggml.hal.interface import Buffer, BufferType
 from wggml.sched.passes import UNASSIGNED, describe_tensor
 from wggml.sched.split import Plan, Split
 
@@ -64,8 +65,12 @@ def optimize_splits(plan: Plan) -> Dependencies:
     return deps
 
 
-def build_alloc_graph(plan: Plan, deps: Dependencies) -> AllocGraph:
-    """The allocator's graph for an applied plan."""
+def build_alloc_graph(plan: Plan, deps: Dependencies, *, current_first: bool = False) -> AllocGraph:
+    """The allocator's graph for an applied plan.
+
+    ggml lists copies by index. With `current_first` the current one leads, so that the graph has
+    the same structure whatever the copy index and one memory plan serves all (`rotate_places`).
+    """
     out = AllocGraph(Graph(_capacity(plan)))
     used: set[Tensor] = set()
     for split in plan.splits:
@@ -81,7 +86,7 @@ def build_alloc_graph(plan: Plan, deps: Dependencies) -> AllocGraph:
                 f"a backend asked in graph_optimize to keep memory until {describe_tensor(until)} "
                 "has run, which is no node of the graph"
             )
-    _add_leafs(out, plan)
+    _add_leafs(out, plan, current_first=current_first)
     return out
 
 
@@ -106,19 +111,40 @@ def _add_dependencies(out: AllocGraph, plan: Plan, split: Split, kept: list[Tens
         out.add_node(dep, split.backend_id)
 
 
-def _add_leafs(out: AllocGraph, plan: Plan) -> None:
+def _add_leafs(out: AllocGraph, plan: Plan, *, current_first: bool) -> None:
     """Copies first, so that they get places that do not move with the graph's other leafs."""
-    if plan.n_copies > 1:
-        for leaf in plan.graph_inputs:
-            b = plan.assignment.id_of(leaf)
-            for copy in plan.copies[leaf, b]:
-                out.add_leaf(copy, b)
-        for split in plan.splits:
-            for s in split.inputs:
-                for copy in plan.copies[s, split.backend_id]:
-                    out.add_leaf(copy, split.backend_id)
+    for t, b in copied_tensors(plan):
+        copies = plan.copies[t, b]
+        first = plan.cur_copy if current_first else 0
+        for copy in copies[first:] + copies[:first]:
+            out.add_leaf(copy, b)
     for leaf in plan.graph.leafs:
         out.add_leaf(leaf, plan.assignment.id_of(leaf))
+
+
+def copied_tensors(plan: Plan) -> list[tuple[Tensor, int]]:
+    """Keys of `plan.copies` whose copies, one per copy index, keep places of their own."""
+    if plan.n_copies == 1:
+        return []
+    inputs = [(leaf, plan.assignment.id_of(leaf)) for leaf in plan.graph_inputs]
+    return inputs + [(s, split.backend_id) for split in plan.splits for s in split.inputs]
+
+
+def rotate_places(plan: Plan) -> None:
+    """After a graph with `current_first` was placed: give every copy the place that belongs to its
+    index, so that the next run's copies lie elsewhere though its memory plan is the same."""
+    moved: dict[Tensor, tuple[Buffer | None, int | None]] = {}
+    for key in dict.fromkeys(copied_tensors(plan)):
+        copies, cur = plan.copies[key], plan.cur_copy
+        places = [(c.buffer, c.data) for c in copies[cur:] + copies[:cur]]
+        moved |= zip(copies, places, strict=True)
+    for t, (buffer, data) in moved.items():
+        if t.buffer is not buffer or t.data != data:
+            assert buffer is not None and data is not None
+            place(t, buffer, data)
+    for t in (*plan.graph.leafs, *plan.graph.nodes, *plan.made):
+        if t.view_src in moved and t.buffer is not None:
+            view_init(t)
 
 
 class PreviousIds:

@@ -16,6 +16,7 @@ from wggml.errors import SchedulerError, UnsupportedOpError
 from wggml.hal.interface import Backend, Buffer, BufferType, BufferUsage
 
 UNASSIGNED = -1
+INPUT = int(Flag.INPUT)  # a plain int: an operator of an IntFlag costs ten times that of an int
 
 # Ops whose extra operand (frequency table, sinks) is too small to pull the op to where it lies.
 WEIGHT_DOES_NOT_DECIDE = frozenset({Op.ROPE, Op.FLASH_ATTN_EXT})
@@ -113,7 +114,7 @@ def _from_facts(a: Assignment, t: Tensor) -> None:
         a.put(t, b, "1.dst" if root is None else "1.vsrc")
     elif t.buffer is not None:
         raise _unusable_buffer(a, t, t.buffer)
-    elif t.flags & Flag.INPUT:
+    elif t.flags & INPUT:
         a.put(t, a.last, "1.inp")
     elif t.op not in WEIGHT_DOES_NOT_DECIDE:
         _from_weights(a, t)

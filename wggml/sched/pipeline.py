@@ -16,10 +16,11 @@ class Pipeline:
 
     Attributes:
         n_copies: 1 without pipeline parallelism.
+        markers: one more event per backend, to make others wait for it.
         cur: copy that the allocated graph uses.
     """
 
-    __slots__ = ("_events", "_next", "cur", "n_copies")
+    __slots__ = ("_events", "_next", "cur", "markers", "n_copies")
 
     def __init__(self, backends: Sequence[Backend], n_copies: int) -> None:
         if n_copies < 1:
@@ -27,6 +28,7 @@ class Pipeline:
         self.n_copies = n_copies
         self.cur = 0
         self._next = 0
+        self.markers = [b.event_new() if n_copies > 1 else None for b in backends]
         self._events: list[list[Event | None]] = [
             [b.event_new() if n_copies > 1 else None for _ in range(n_copies)] for b in backends
         ]

@@ -14,7 +14,7 @@ from wggml.core.tensor import Tensor
 from wggml.hal.interface import Backend, BufferType, Event
 from wggml.sched.pipeline import Pipeline
 from wggml.sched.split import Plan, Rewire, Split
-from wggml.sched.transfer import InputCopy, copy_input, prepare_copies
+from wggml.sched.transfer import InputCopy, prepare_copies
 
 EvalCallback = Callable[[Tensor, bool], bool]
 CopyCallback = Callable[[Tensor, Tensor, Split], bool]
@@ -77,20 +77,25 @@ class Runner:
     """Runs steps and knows which backends may still be working.
 
     Attributes:
-        backends: in priority order.
+        backends: in priority order; `markers` is an event of each for waiting, if it has events.
         downloads: copies to host memory that have been begun.
         expert_ranges: experts in use per ids tensor, for the current run.
     """
 
-    __slots__ = ("_busy", "_last_event", "_trace", "backends", "downloads", "expert_ranges")
+    __slots__ = ("_busy", "_markers", "_trace", "backends", "downloads", "expert_ranges")
 
-    def __init__(self, backends: Sequence[Backend], trace: Trace | None = None) -> None:
+    def __init__(
+        self,
+        backends: Sequence[Backend],
+        markers: Sequence[Event | None],
+        trace: Trace | None = None,
+    ) -> None:
         self.backends = backends
         self.downloads: list[InputCopy] = []
         self.expert_ranges: dict[Tensor, list[tuple[int, int]]] = {}
         self._trace = trace
-        self._busy = 0  # bits of backends that were given work since they were last waited for
-        self._last_event: list[Event | None] = [None] * len(backends)
+        self._busy = 0  # bits of backends that may have work they were not waited for
+        self._markers = markers
 
     # ---- running -----------------------------------------------------------------------------
 
@@ -104,6 +109,7 @@ class Runner:
         """Run all steps; False when `observe` stopped it. May return before the work is done."""
         self.expert_ranges.clear()
         self.downloads.clear()
+        self._busy = -1  # the user may have queued work of their own since the last run
         plan.apply()
         try:
             for step in steps:
@@ -119,9 +125,6 @@ class Runner:
                     return False
                 if step.event is not None:
                     self._record(step, step.event)
-        except BaseException:
-            self._busy = -1  # who knows what got through: wait for everyone before the next step
-            raise
         finally:
             plan.restore()
         return True
@@ -155,7 +158,7 @@ class Runner:
                 continue
             if self._trace is not None:
                 self._trace_copy(c)
-            copy_input(self, c)
+            c.bring(self, c)
         if self.downloads:
             self.finish_downloads()
 
@@ -215,19 +218,20 @@ class Runner:
         for b in range(len(self.backends)):
             if not bits >> b & 1:
                 continue
-            event = self._last_event[b]
-            if event is not None and event.recorded:
-                if self._trace is not None:
-                    self._trace(f"event_wait {waiting.name} for {self.backends[b].name}")
-                waiting.event_wait(event)
-            else:
+            marker = self._markers[b]
+            if marker is None:
                 self.wait(b)
+                continue
+            # recorded only now: what a user has queued after our last run counts as well
+            if self._trace is not None:
+                self._trace(f"event_wait {waiting.name} for {self.backends[b].name}")
+            self.backends[b].event_record(marker)
+            waiting.event_wait(marker)
 
     def _record(self, step: Step, event: Event) -> None:
         if self._trace is not None:
             self._trace(f"event_record {step.backend.name}")
         step.backend.event_record(event)
-        self._last_event[step.split.backend_id] = event
 
     def _trace_copy(self, c: InputCopy) -> None:
         assert self._trace is not None

@@ -19,6 +19,7 @@ from wggml.sched.alloc_graph import (
     PreviousIds,
     build_alloc_graph,
     optimize_splits,
+    rotate_places,
 )
 from wggml.sched.passes import (
     GGML_PASSES,
@@ -70,7 +71,8 @@ class Sched:
         copies = n_copies if n_copies is not None else (MAX_COPIES if parallel else 1)
         self._pipeline = Pipeline(self.backends, copies)
         self._debug = _env_level("WGGML_SCHED_DEBUG")
-        self._runner = Runner(self.backends, _say if _env_level("WGGML_BACKEND_DEBUG") else None)
+        trace = _say if _env_level("WGGML_BACKEND_DEBUG") else None
+        self._runner = Runner(self.backends, self._pipeline.markers, trace)
         self._user: dict[Tensor, int] = {}
         self._plan: Plan | None = None  # of the graph split last
         self._alloc_graph: AllocGraph | None = None
@@ -122,6 +124,8 @@ class Sched:
         try:
             with plan.applied():
                 self._allocate(g)
+            if self._previous_ids is None:
+                rotate_places(plan)
             self._runner.reclaim_inputs(plan, self._pipeline)
             self._steps = prepare_steps(plan, self._pipeline, self.bufts)
         finally:
@@ -147,7 +151,8 @@ class Sched:
             assign(a, graph, GGML_PASSES)
         plan = cut(graph, a, self._pipeline.n_copies, self._pipeline.cur)
         with plan.applied():
-            g = build_alloc_graph(plan, optimize_splits(plan))
+            deps = optimize_splits(plan)
+            g = build_alloc_graph(plan, deps, current_first=self._previous_ids is None)
             if self._debug:
                 _say(report.describe(plan, self._debug))
         if self._previous_ids is not None:

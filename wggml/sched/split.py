@@ -17,9 +17,9 @@ from wggml.core.opcodes import VIEW_OPS, Flag
 from wggml.core.tensor import Tensor
 from wggml.errors import SchedulerError
 from wggml.hal.interface import Backend, BufferUsage
-from wggml.sched.passes import UNASSIGNED, Assignment, describe_tensor
+from wggml.sched.passes import INPUT, UNASSIGNED, Assignment, describe_tensor
 
-Pinned = int(Flag.INPUT | Flag.OUTPUT)  # placed early, never overwritten by the allocator
+PINNED = int(Flag.INPUT | Flag.OUTPUT)  # placed early, never overwritten by the allocator
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +76,7 @@ class Plan:
     rewires: list[Rewire] = field(default_factory=list)
     flag_changes: list[tuple[Tensor, int]] = field(default_factory=list)
     made: Context = field(default_factory=lambda: Context(sys.maxsize, name="scheduler"))
+    _rewired: list[tuple[list[Tensor | None], int, Tensor, Tensor]] = field(default_factory=list)
 
     def copy_of(self, t: Tensor, backend: int) -> Tensor:
         """The copy of `t` on a backend that the current run uses."""
@@ -83,17 +84,24 @@ class Plan:
 
     def apply(self) -> None:
         """Let the caller's nodes read the copies."""
-        for r in self.rewires:
-            r.node.src[r.i] = r.new
+        for src, i, new, _ in self._slots():
+            src[i] = new
         for t, added in self.flag_changes:
             t.flags |= added
 
     def restore(self) -> None:
         """Give the caller's graph back as it was built."""
-        for r in self.rewires:
-            r.node.src[r.i] = r.old
+        for src, i, _, old in self._slots():
+            src[i] = old
         for t, added in self.flag_changes:
             t.flags &= ~added
+
+    def _slots(self) -> list[tuple[list[Tensor | None], int, Tensor, Tensor]]:
+        """The rewirings as (source list, position, new, old): every run goes through them twice,
+        and tuples take half the time of records."""
+        if len(self._rewired) != len(self.rewires):
+            self._rewired = [(r.node.src, r.i, r.new, r.old) for r in self.rewires]
+        return self._rewired
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -166,7 +174,7 @@ def _read_from(plan: Plan, split: Split, t: Tensor, j: int, s: Tensor) -> None:
         split.inputs.append(s)
         if plan.n_copies > 1:
             for copy in copies:
-                copy.flags |= Pinned
+                copy.flags |= PINNED
     plan.rewires.append(Rewire(t, j, s, copies[plan.cur_copy]))
 
 
@@ -175,7 +183,7 @@ def _copy_graph_inputs(plan: Plan) -> None:
     serves as the current one, so that the user writes next to what is still being read."""
     a = plan.assignment
     for leaf in plan.graph.leafs:
-        if not leaf.flags & Flag.INPUT:
+        if not leaf.flags & INPUT:
             continue
         b = a.id_of(leaf)
         if (leaf, b) not in plan.copies:
@@ -185,9 +193,9 @@ def _copy_graph_inputs(plan: Plan) -> None:
             ]
             for copy in copies:
                 if copy is leaf:
-                    plan.flag_changes.append((leaf, Pinned & ~leaf.flags))
+                    plan.flag_changes.append((leaf, PINNED & ~leaf.flags))
                 else:
-                    copy.flags |= Pinned
+                    copy.flags |= PINNED
             plan.copies[leaf, b] = copies
         plan.graph_inputs.append(leaf)
 

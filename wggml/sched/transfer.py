@@ -22,12 +22,19 @@ if TYPE_CHECKING:
     from wggml.sched.run import Runner
 
 
+Bring = Callable[["Runner", "InputCopy"], None]
+
+
 class Way(Enum):
     """How the bytes of an input get to the copy, when the backend itself has no way."""
 
     UPLOAD = "from host memory"
     DOWNLOAD = "to host memory"
     THROUGH_HOST = "through the host"
+
+
+def _unprepared(run: Runner, c: InputCopy) -> None:
+    raise AssertionError(f"no way was chosen for the copy of {c.src.name!r}")
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +50,7 @@ class InputCopy:
         host: the bytes of `src` in place, when they can be seen.
         experts: set when only some experts of the weight are needed.
         event: recorded when the runs that read `dst` before are done.
+        bring: makes the copy; `fallback` is its way when the backends have none between them.
     """
 
     src: Tensor
@@ -56,7 +64,9 @@ class InputCopy:
     host: Bytes | None = None
     experts: ExpertUse | None = None
     event: Event | None = None
-    _staging: Bytes | None = field(default=None)
+    bring: Bring = field(default=_unprepared)
+    fallback: Bring = field(default=_unprepared)
+    _staging: Bytes | None = None
 
     def source_bytes(self) -> Bytes:
         """The bytes of `src`, which has been computed."""
@@ -97,8 +107,9 @@ def _prepare(
     c.user = bool(s.flags & Flag.INPUT)
     c.host = home.host_bytes(s) if from_host else None
     c.host_weight = from_host and home.usage is BufferUsage.WEIGHTS
-    if c.host_weight and not c.user:
+    if c.host_weight and c.host is not None and not c.user:
         c.experts = find_expert_use(plan, split, s, readers.get(dst, ()))
+    c.bring, c.fallback = _choose(c), WAYS[way]
     return c
 
 
@@ -106,22 +117,13 @@ def _home(t: Tensor) -> Buffer:
     return t._buffer_or_raise("copy")
 
 
-# ---- the ways --------------------------------------------------------------------------------
+# ---- the ways: each is called as `copy.bring(run, copy)` -----------------------------------------
 
 
-def copy_input(run: Runner, c: InputCopy) -> None:
-    """Make one copy. A download is only begun; `Runner.finish_downloads` ends it."""
-    if c.experts is not None and _copy_experts(run, c, c.experts):
-        return
-    if not c.user:
-        dst_backend, src_backend = run.backends[c.dst_id], run.backends[c.src_id]
-        if dst_backend.copy_tensor_async(src_backend, c.src, c.dst):
-            return
-        WAYS[c.way](run, c)
-    elif c.way is Way.UPLOAD:
-        _upload(run, c)
-    else:
-        _through_host(run, c)  # no longer in flight when this returns
+def _bring_activation(run: Runner, c: InputCopy) -> None:
+    backends = run.backends
+    if not backends[c.dst_id].copy_tensor_async(backends[c.src_id], c.src, c.dst):
+        c.fallback(run, c)
 
 
 def _upload(run: Runner, c: InputCopy) -> None:
@@ -131,6 +133,7 @@ def _upload(run: Runner, c: InputCopy) -> None:
 
 
 def _download(run: Runner, c: InputCopy) -> None:
+    """Only begins; `Runner.finish_downloads` ends it."""
     run.backends[c.src_id].get_tensor_async(c.src, c.staging())
     run.downloads.append(c)
 
@@ -143,26 +146,17 @@ def _through_host(run: Runner, c: InputCopy) -> None:
         home.set_tensor(c.dst, c.source_bytes())
 
 
-WAYS: dict[Way, Callable[[Runner, InputCopy], None]] = {
-    Way.UPLOAD: _upload,
-    Way.DOWNLOAD: _download,
-    Way.THROUGH_HOST: _through_host,
-}
-
-
-def _copy_experts(run: Runner, c: InputCopy, use: ExpertUse) -> bool:
-    """Copy the experts in use; False when the weight's bytes cannot be seen in place."""
-    if c.host is None:
-        return False
+def _bring_experts(run: Runner, c: InputCopy) -> None:
+    use, host = c.experts, c.host
+    assert use is not None and host is not None
     ranges = run.expert_ranges.get(use.key)
     if ranges is None:
         ranges = run.expert_ranges[use.key] = used_experts(use, _read_ids(run, use))
     run.settle(c.src_id)
     backend, size = run.backends[c.dst_id], use.expert_bytes
     for first, end in ranges:
-        window = c.host[first * size : min(end * size, c.nbytes)]
+        window = host[first * size : min(end * size, c.nbytes)]
         backend.set_tensor_async(c.dst, window, first * size)
-    return True
 
 
 def _read_ids(run: Runner, use: ExpertUse) -> Bytes:
@@ -170,3 +164,19 @@ def _read_ids(run: Runner, use: ExpertUse) -> Bytes:
     run.backends[use.backend_id].get_tensor_async(use.ids, out)
     run.wait(use.backend_id)
     return out
+
+
+WAYS: dict[Way, Bring] = {
+    Way.UPLOAD: _upload,
+    Way.DOWNLOAD: _download,
+    Way.THROUGH_HOST: _through_host,
+}
+
+
+def _choose(c: InputCopy) -> Bring:
+    if c.experts is not None:
+        return _bring_experts
+    if not c.user:
+        return _bring_activation
+    # what a user may overwrite must have left when the run has been started
+    return _upload if c.way is Way.UPLOAD else _through_host
