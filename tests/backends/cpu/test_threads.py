@@ -27,7 +27,11 @@ def test_extension_sets_the_threads() -> None:
     backend = cpu()
     set_n_threads = backend.extension("set_n_threads")
     assert set_n_threads is not None
+    other = cpu()
     for n in (1, 2, 1):
+        set_n_threads(n)
+        assert blas_threads() == {n}
+        other.set_n_threads(3 - n)
         set_n_threads(n)
         assert blas_threads() == {n}
     with pytest.raises(UsageError, match="number of threads is 0"):

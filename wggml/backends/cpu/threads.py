@@ -10,18 +10,15 @@ from wggml.errors import UsageError
 class BlasThreads:
     """Sets the thread count of the BLAS library behind NumPy.
 
-    Looking libraries up takes milliseconds and setting a count takes microseconds, so the look-up
-    happens at the first use and a count that is set already is left alone.
+    The count belongs to the process: another backend may have changed it, so it is asked for
+    (microseconds), never remembered. Looking the libraries up takes milliseconds and is done once.
     """
 
     def __init__(self) -> None:
         self._libraries: list[Any] | None = None
-        self.current: int | None = None
 
     def set(self, n: int) -> None:
         """Use `n` threads; `UsageError` when `n` is not positive."""
-        if n == self.current:
-            return
         if n < 1:
             raise UsageError(f"the number of threads is {n}; it must be at least 1")
         if self._libraries is None:
@@ -30,5 +27,5 @@ class BlasThreads:
             found = ThreadpoolController().select(user_api="blas")
             self._libraries = list(found.lib_controllers)
         for library in self._libraries:
-            library.set_num_threads(n)
-        self.current = n
+            if library.num_threads != n:
+                library.set_num_threads(n)

@@ -37,7 +37,8 @@ def emit_softmax(c: Compiler, s: F32, masked: bool, sinks: F32 | None, y: F32) -
         c.emit(np.add, total, peak, total)
     if masked:
         c.emit(np.maximum, total, TINY, out=total)
-    c.emit(np.divide, y, total, y)
+    c.emit(np.reciprocal, total, total)
+    c.emit(np.multiply, y, total, y)
 
 
 def _soft_max_why_not(node: Tensor) -> str | None:

@@ -40,7 +40,8 @@ def _emit_rms(c: Compiler, x: F32, y: F32, eps: float) -> None:
     c.emit(np.divide, scale, np.float32(n), scale)
     c.emit(np.add, scale, np.float32(eps), scale)
     c.emit(np.sqrt, scale, scale)
-    c.emit(np.divide, x, scale, y)
+    c.emit(np.reciprocal, scale, scale)
+    c.emit(np.multiply, x, scale, y)  # rounded as ggml rounds it
 
 
 def _rms_norm(c: Compiler, node: Tensor) -> None:
