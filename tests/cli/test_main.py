@@ -113,14 +113,13 @@ def test_info_shows_keys_tensors_types_and_sizes(wggml: Wggml, tmp_path: Path) -
     path = small_gguf(tmp_path)
     done = wggml("info", str(path))
     assert done.exit_code == 0, done.stderr
-    assert "architecture llama, 224 parameters, 2 tensors, 640 bytes" in done.stdout
+    assert "architecture llama, 224 parameters in 2 tensors of 640 bytes" in done.stdout
     assert "\x1b" not in done.stdout
-    assert "evil \\x1b[31m name" in done.stdout
-    assert "test.numbers  int32[20]  [0, 1, 2, 3, 4, 5, ...]" in done.stdout
-    assert "test.rate  float32  0.5" in done.stdout
-    assert "... (500 characters)" in done.stdout
+    assert "evil" in done.stdout
+    assert "ARRAY of INT32 [20]" in done.stdout
+    assert "(500 characters)" in done.stdout
+    assert "blk.0.weight" in done.stdout
     assert "32 x 3" in done.stdout
-    assert "F32" in done.stdout
-    full = wggml("info", str(path), "--full").stdout
-    assert "a" * 500 in full
-    assert "18, 19]" in full
+    short = wggml("info", str(path), "--no-tensors").stdout
+    assert "blk.0.weight" not in short
+    assert "general.name" in short

@@ -30,19 +30,3 @@ def nbytes_text(nbytes: int) -> str:
     if nbytes >= 2**10:
         return f"{nbytes / 2**10:.1f} KiB"
     return f"{nbytes} bytes"
-
-
-def count_text(count: int) -> str:
-    """A number of parameters, e.g. "134.5M"."""
-    for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
-        if count >= size:
-            return f"{count / size:.1f}{unit}"
-    return str(count)
-
-
-def printable(text: str) -> str:
-    """`text` with control characters written as escapes, so that a file cannot steer a terminal."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "replace").decode()
-        for char in text
-    )
