@@ -159,7 +159,9 @@ def test_parallel_copies_rotate_with_events() -> None:
         copies.append(s.cur_copy)
     assert s.n_copies == 4
     assert copies == [0, 1, 2, 3, 0]
-    assert logs == [[f"set GPU0 GPU0#x#{c} 0+16", "compute GPU0 1", "record GPU0"] for c in copies]
+    assert logs == [
+        ["sync CPU", f"set GPU0 GPU0#x#{c} 0+16", "compute GPU0 1", "record GPU0"] for c in copies
+    ]
 
 
 def test_parallel_events_guard_the_copy_of_the_same_index() -> None:
