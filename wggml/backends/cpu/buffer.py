@@ -132,6 +132,9 @@ class CpuBuffer(Buffer):
         for watcher in list(self._watchers):
             watcher.buffer_written(self, 0, self.size)
 
+    def host_bytes(self, t: Tensor) -> Bytes | None:
+        return self._window(t, 0, t.nbytes, "read")
+
     def copy_from(self, src: Tensor, dst: Tensor) -> bool:
         home = src.placed_in
         if not isinstance(home, CpuBuffer):
