@@ -395,16 +395,21 @@ def test_a_weight_in_freed_memory_is_an_error() -> None:
         Sched(m.streams).alloc_graph(graph_of(ops.sqr(ctx, w)))
 
 
-def test_input_that_is_already_placed_elsewhere() -> None:
+@pytest.mark.parametrize("n_copies", [1, 3])
+def test_input_that_is_already_placed_elsewhere(n_copies: int) -> None:
     """The user keeps an input in a buffer of their own on the device."""
     m, ctx = Machine(2), Context()
     x = place(new_input(ctx, "x", 4), m.vram[0], ONES, BufferUsage.ANY)
+    home = x.buffer
     t = ops.add(ctx, x, new_weight(ctx, "w", m.vram[1], 4)).set_output()
-    s, g = Sched(m.streams), graph_of(t)
-    s.graph_compute(g)
+    s, g = Sched(m.streams, n_copies=n_copies), graph_of(t)
     w = t.src[1]
     assert w is not None
-    np.testing.assert_array_equal(read(t), read(w) + 1)
+    for _ in range(n_copies + 1):
+        s.alloc_graph(g)
+        s.graph_compute(g)
+        assert x.buffer is home
+        np.testing.assert_array_equal(read(t), read(w) + 1)
 
 
 def test_zero_sized_inputs_are_not_copied() -> None:
@@ -447,3 +452,9 @@ def test_an_input_read_in_place_is_not_given_out_while_a_run_reads_it() -> None:
     s.synchronize()
     got = np.stack([o.view(np.float32) for o in outputs])
     np.testing.assert_allclose(got - got[0], np.outer(range(5), ONES), atol=1e-6)
+
+
+def test_an_empty_graph() -> None:
+    m = Machine()
+    s, g = Sched(m.streams), Graph(1)
+    assert s.graph_compute(g) is True

@@ -4,7 +4,7 @@ split, plus views that keep tensors allocated for as long as a copy or a backend
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from wggml.alloc.tallocr import place, view_init
@@ -130,12 +130,15 @@ def copied_tensors(plan: Plan) -> list[tuple[Tensor, int]]:
     return inputs + [(s, split.backend_id) for split in plan.splits for s in split.inputs]
 
 
-def rotate_places(plan: Plan) -> None:
+def rotate_places(plan: Plan, owns: Callable[[Tensor], bool]) -> None:
     """After a graph with `current_first` was placed: give every copy the place that belongs to its
-    index, so that the next run's copies lie elsewhere though its memory plan is the same."""
+    index, so that the next run's copies lie elsewhere though its memory plan is the same. An input
+    that the user placed (`owns` is false) stays there."""
     moved: dict[Tensor, tuple[Buffer | None, int | None]] = {}
     for key in dict.fromkeys(copied_tensors(plan)):
         copies, cur = plan.copies[key], plan.cur_copy
+        if not all(owns(c) for c in copies):
+            continue
         places = [(c.buffer, c.data) for c in copies[cur:] + copies[:cur]]
         moved |= zip(copies, places, strict=True)
     for t, (buffer, data) in moved.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from typing import Any
 
 from wggml.core.opcodes import VIEW_OPS, Flag, Op
@@ -113,11 +111,3 @@ def _split_json(plan: Plan, split: Split, ids: dict[Tensor, int]) -> dict[str, A
             for s in split.inputs
         ],
     }
-
-
-def causes_by_name(plan: Plan) -> Iterator[tuple[str, str]]:
-    """(tensor name, cause) for every tensor of the plan's graph that has a cause."""
-    causes = plan.assignment.causes
-    for t in itertools.chain(plan.graph.leafs, plan.graph.nodes):
-        if t in causes:
-            yield t.name, causes[t]

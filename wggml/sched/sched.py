@@ -125,7 +125,7 @@ class Sched:
             with plan.applied():
                 self._allocate(g)
             if self._previous_ids is None:
-                rotate_places(plan)
+                rotate_places(plan, self._galloc.owns)
             self._runner.reclaim_inputs(plan, self._pipeline)
             self._steps = prepare_steps(plan, self._pipeline, self.bufts)
         finally:
