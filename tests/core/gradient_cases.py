@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from wggml.core import ops
 from wggml.core.context import Context
-from wggml.core.opcodes import GluOp, PoolOp, RopeMode, UnaryOp
+from wggml.core.opcodes import GluOp, PoolOp, RopeMode, TriType, UnaryOp
 from wggml.core.tensor import Tensor
 from wggml.core.types import Type
 
@@ -54,6 +54,11 @@ Case = Callable[[Problem], Tensor]
 
 def _unary(kind: UnaryOp) -> Case:
     return lambda p: ops.unary(p.ctx, p.param(4, 5), kind)
+
+
+def _wide(kind: UnaryOp) -> Case:
+    """Values over the kinks at -3 and 3."""
+    return lambda p: ops.unary(p.ctx, p.param(4, 6, lo=-5.0, hi=5.0), kind)
 
 
 def _both(make: Callable[[Context, Tensor, Tensor], Tensor], *ne: int, lo: float = -1.5) -> Case:
@@ -247,6 +252,11 @@ CASES: dict[str, Case] = {
     "concat rows": lambda p: ops.sqr(p.ctx, ops.concat(p.ctx, p.param(4, 2), p.param(3, 2), 0)),
     "norm": lambda p: ops.norm(p.ctx, p.param(6, 3), 1e-3),
     "rms_norm": lambda p: ops.rms_norm(p.ctx, p.param(6, 3), 1e-3),
+    "l2_norm": lambda p: ops.l2_norm(p.ctx, p.param(6, 3), 1e-6),
+    "cumsum": lambda p: ops.cumsum(p.ctx, p.param(6, 3)),
+    "pad": lambda p: ops.sqr(p.ctx, ops.pad(p.ctx, p.param(4, 3, 2), (1, 2), (2, 0, 1))),
+    "roll": lambda p: ops.sqr(p.ctx, ops.roll(p.ctx, p.param(4, 3), (1, -2))),
+    "tri": lambda p: ops.tri(p.ctx, p.param(4, 4, 2), TriType.LOWER),
     "mul_mat": _mul_mat((4, 3), (4, 2)),
     "mul_mat by one matrix a group": _mul_mat((4, 3, 2), (4, 2, 6)),
     "mul_mat by one matrix for all": _mul_mat((4, 3), (4, 2, 2, 3)),
@@ -293,9 +303,16 @@ CASES: dict[str, Case] = {
     "softplus": _unary(UnaryOp.SOFTPLUS),
     "sigmoid": _unary(UnaryOp.SIGMOID),
     "tanh": _unary(UnaryOp.TANH),
+    "elu": _unary(UnaryOp.ELU),
+    "gelu": _unary(UnaryOp.GELU),
+    "gelu_quick": _unary(UnaryOp.GELU_QUICK),
+    "hardsigmoid": _wide(UnaryOp.HARDSIGMOID),
+    "hardswish": _wide(UnaryOp.HARDSWISH),
     "cross_entropy_loss": _cross_entropy,
     "swiglu": lambda p: ops.glu_split(p.ctx, p.param(4, 3), p.param(4, 3), GluOp.SWIGLU),
     "reglu": lambda p: ops.glu_split(p.ctx, p.param(4, 3), p.param(4, 3), GluOp.REGLU),
+    "geglu": lambda p: ops.glu_split(p.ctx, p.param(4, 3), p.param(4, 3), GluOp.GEGLU),
+    "geglu_quick": lambda p: ops.glu(p.ctx, p.param(8, 3), GluOp.GEGLU_QUICK),
     "swiglu of halves": lambda p: ops.glu(p.ctx, p.param(8, 3), GluOp.SWIGLU),
     "swiglu of swapped halves": lambda p: ops.glu(p.ctx, p.param(8, 3), GluOp.SWIGLU, swapped=True),
     "a net": _mlp,

@@ -202,9 +202,9 @@ def test_in_place_ops_elsewhere_are_fine() -> None:
 @pytest.mark.parametrize(
     ("what", "make"),
     [
-        ("CUMSUM", lambda ctx, w: ops.cumsum(ctx, w)),
+        ("GROUP_NORM", lambda ctx, w: ops.group_norm(ctx, w, 1, 1e-5)),
         ("GELU_ERF", lambda ctx, w: ops.unary(ctx, w, UnaryOp.GELU_ERF)),
-        ("GEGLU", lambda ctx, w: ops.glu(ctx, w, GluOp.GEGLU)),
+        ("GEGLU_ERF", lambda ctx, w: ops.glu(ctx, w, GluOp.GEGLU_ERF)),
     ],
 )
 def test_ops_without_a_rule_are_named(what: str, make) -> None:  # type: ignore[no-untyped-def]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from wggml.core import gradients
+from wggml.core import derivatives, gradients
 from wggml.core.context import Context
 from wggml.core.graph import Graph
 from wggml.core.opcodes import VIEW_OPS, Flag, Op
@@ -94,7 +94,7 @@ def _needs_gradient(node: Tensor, needed: set[Tensor]) -> bool:
 
 def _live_sources(node: Tensor) -> list[Tensor]:
     """Sources whose values a gradient of `node` depends on."""
-    if node.op == Op.UNARY and node.unary_op in gradients.FLAT_UNARY:
+    if node.op == Op.UNARY and node.unary_op in derivatives.FLAT_UNARY:
         return []
     dead = _IGNORED_SOURCE.get(node.op)
     return [s for i, s in enumerate(node.src) if s is not None and i != dead and s is not node]

@@ -2,8 +2,8 @@
 
 Rules make ordinary nodes by the op constructors. They follow ggml's, and go further where ggml
 stops the process (broadcast divisors and subtrahends, gradients that are permuted views, products
-batched over both outer dimensions) or has no rule (TANH, SIGMOID, REGLU, gated units of row
-halves, LEAKY_RELU, CLAMP, CONCAT, NORM).
+batched over both outer dimensions) or has no rule (TANH, SIGMOID, GELU and other activations, gated
+units of row halves, CLAMP, CONCAT, NORM, L2_NORM, CUMSUM, PAD, ROLL, TRI).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wggml.core import ops
+from wggml.core import derivatives, ops
 from wggml.core.context import Context
 from wggml.core.graph import Graph
-from wggml.core.opcodes import GluOp, Op, PoolOp, UnaryOp
+from wggml.core.opcodes import GluOp, Op, PoolOp, TriType
 from wggml.core.tensor import Shape4, Tensor
 from wggml.core.types import TRAITS, Type
 from wggml.errors import UnsupportedOpError
@@ -175,10 +175,8 @@ def _scale(b: Backward, node: Tensor, grad: Tensor) -> None:
 
 def _clamp(b: Backward, node: Tensor, grad: Tensor) -> None:
     x = _src(node, 0)
-    lo, hi = node.param_f32(0), node.param_f32(1)
-    above = ops.step(b.ctx, ops.scale_bias(b.ctx, b.contiguous(x), 1.0, -lo))
-    below = ops.step(b.ctx, ops.scale_bias(b.ctx, b.contiguous(x), -1.0, hi))
-    b.add(x, ops.mul(b.ctx, grad, ops.mul(b.ctx, above, below)))
+    inside = derivatives.within(b.ctx, b.contiguous(x), node.param_f32(0), node.param_f32(1))
+    b.add(x, ops.mul(b.ctx, grad, inside))
 
 
 def _leaky_relu(b: Backward, node: Tensor, grad: Tensor) -> None:
@@ -206,6 +204,14 @@ def _mean(b: Backward, node: Tensor, grad: Tensor) -> None:
     b.add(x, ops.repeat(b.ctx, ops.scale(b.ctx, grad, 1.0 / x.ne[0]), x))
 
 
+def _cumsum(b: Backward, node: Tensor, grad: Tensor) -> None:
+    # element i reaches sums i, i + 1, ...: all of them but those before i
+    x = _src(node, 0)
+    before = ops.sub(b.ctx, ops.cumsum(b.ctx, grad), grad)
+    total = ops.repeat(b.ctx, ops.sum_rows(b.ctx, grad), x)
+    b.add(x, ops.sub(b.ctx, total, before))
+
+
 def _repeat(b: Backward, node: Tensor, grad: Tensor) -> None:
     x = _src(node, 0)
     b.add(x, ops.repeat_back(b.ctx, grad, x))
@@ -230,6 +236,14 @@ def _norm(b: Backward, node: Tensor, grad: Tensor) -> None:
     centred = ops.sub(b.ctx, x, ops.mean(b.ctx, x))
     g = ops.rms_norm_back(b.ctx, grad, centred, node.param_f32(0))
     b.add(x, ops.sub(b.ctx, g, ops.mean(b.ctx, g)))
+
+
+def _l2_norm(b: Backward, node: Tensor, grad: Tensor) -> None:
+    # n^(-1/2) rms_norm(x) with eps^2 / n under its root, for rows longer than eps
+    x, eps = _src(node, 0), node.param_f32(0)
+    n = x.ne[0]
+    g = ops.scale(b.ctx, grad, n**-0.5)
+    b.add(x, ops.rms_norm_back(b.ctx, g, x, eps * eps / n))
 
 
 def _soft_max(b: Backward, node: Tensor, grad: Tensor) -> None:
@@ -338,6 +352,22 @@ def _concat(b: Backward, node: Tensor, grad: Tensor) -> None:
         offset += x.ne[dim] * grad.nb[dim]
 
 
+def _pad(b: Backward, node: Tensor, grad: Tensor) -> None:
+    x = _src(node, 0)
+    if node.param_i32(8):
+        raise UnsupportedOpError(f"circular PAD {node.name!r} has no gradient rule; repeat instead")
+    offset = sum(node.param_i32(2 * i) * grad.nb[i] for i in range(4))
+    b.add(x, ops.cont(b.ctx, ops.view(b.ctx, grad, x.ne, grad.nb[1:], offset)))
+
+
+def _roll(b: Backward, node: Tensor, grad: Tensor) -> None:
+    b.add(_src(node, 0), ops.roll(b.ctx, grad, [-node.param_i32(i) for i in range(4)]))
+
+
+def _tri(b: Backward, node: Tensor, grad: Tensor) -> None:
+    b.add(_src(node, 0), ops.tri(b.ctx, grad, TriType(node.param_i32(0))))
+
+
 def _get_rows(b: Backward, node: Tensor, grad: Tensor) -> None:
     x = _src(node, 0)
     if b.wants(x):
@@ -376,41 +406,13 @@ def _pool_2d(b: Backward, node: Tensor, grad: Tensor) -> None:
 
 # ---- unary functions and gated units ------------------------------------------------------------
 
-# (context, x, f(x), gradient of f(x)) -> gradient of x
-Derivative = Callable[[Context, Tensor, Tensor, Tensor], Tensor]
-
-
-def _of_sigmoid(ctx: Context, x: Tensor, y: Tensor, grad: Tensor) -> Tensor:
-    return ops.mul(ctx, grad, ops.mul(ctx, y, ops.scale_bias(ctx, y, -1.0, 1.0)))
-
-
-def _of_tanh(ctx: Context, x: Tensor, y: Tensor, grad: Tensor) -> Tensor:
-    return ops.mul(ctx, grad, ops.scale_bias(ctx, ops.sqr(ctx, y), -1.0, 1.0))
-
-
-UNARY_DERIVATIVES: dict[UnaryOp, Derivative] = {
-    UnaryOp.ABS: lambda ctx, x, y, g: ops.mul(ctx, ops.sgn(ctx, x), g),
-    UnaryOp.NEG: lambda ctx, x, y, g: ops.neg(ctx, g),
-    UnaryOp.RELU: lambda ctx, x, y, g: ops.mul(ctx, ops.step(ctx, x), g),
-    UnaryOp.SILU: lambda ctx, x, y, g: ops.silu_back(ctx, g, x),
-    UnaryOp.EXP: lambda ctx, x, y, g: ops.mul(ctx, y, g),
-    UnaryOp.EXPM1: lambda ctx, x, y, g: ops.mul(ctx, g, ops.exp(ctx, x)),
-    UnaryOp.SOFTPLUS: lambda ctx, x, y, g: ops.mul(ctx, g, ops.sigmoid(ctx, x)),
-    UnaryOp.SIGMOID: _of_sigmoid,
-    UnaryOp.TANH: _of_tanh,
-}
-# Piecewise constant: no gradient passes.
-FLAT_UNARY = frozenset(
-    {UnaryOp.SGN, UnaryOp.STEP, UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.ROUND, UnaryOp.TRUNC}
-)
-
 
 def _unary(b: Backward, node: Tensor, grad: Tensor) -> None:
-    if node.unary_op in FLAT_UNARY:
+    if node.unary_op in derivatives.FLAT_UNARY:
         return
-    derivative = UNARY_DERIVATIVES.get(node.unary_op)
+    derivative = derivatives.UNARY.get(node.unary_op)
     if derivative is None:
-        known = ", ".join(u.name for u in UNARY_DERIVATIVES)
+        known = ", ".join(u.name for u in derivatives.UNARY)
         raise UnsupportedOpError(
             f"the unary function {node.unary_op.name} of {node.name!r} has no gradient rule; those "
             f"with one: {known}"
@@ -419,16 +421,12 @@ def _unary(b: Backward, node: Tensor, grad: Tensor) -> None:
     b.add(x, derivative(b.ctx, x, node, grad))
 
 
-# Act of a gated unit, and the unary function it is.
-GLU_ACTS = {GluOp.SWIGLU: UnaryOp.SILU, GluOp.REGLU: UnaryOp.RELU}
-
-
 def _glu(b: Backward, node: Tensor, grad: Tensor) -> None:
     kind = node.glu_op
-    if kind not in GLU_ACTS:
+    if kind not in derivatives.GLU_ACTS:
         raise UnsupportedOpError(
             f"the gated unit {kind.name} of {node.name!r} has no gradient rule; those with one: "
-            f"{', '.join(g.name for g in GLU_ACTS)}"
+            f"{', '.join(g.name for g in derivatives.GLU_ACTS)}"
         )
     if node.src[1] is None:
         _glu_halves(b, node, grad)
@@ -437,12 +435,12 @@ def _glu(b: Backward, node: Tensor, grad: Tensor) -> None:
     if b.wants(gate):
         b.add(gate, _gate_gradient(b, kind, gate, up, grad))
     if b.wants(up):
-        b.add(up, ops.mul(b.ctx, ops.unary(b.ctx, gate, GLU_ACTS[kind]), grad))
+        b.add(up, ops.mul(b.ctx, ops.unary(b.ctx, gate, derivatives.GLU_ACTS[kind]), grad))
 
 
 def _gate_gradient(b: Backward, kind: GluOp, gate: Tensor, up: Tensor, grad: Tensor) -> Tensor:
     of_act = ops.mul(b.ctx, grad, up)
-    return UNARY_DERIVATIVES[GLU_ACTS[kind]](b.ctx, gate, gate, of_act)
+    return derivatives.UNARY[derivatives.GLU_ACTS[kind]](b.ctx, gate, gate, of_act)
 
 
 def _glu_halves(b: Backward, node: Tensor, grad: Tensor) -> None:
@@ -453,7 +451,7 @@ def _glu_halves(b: Backward, node: Tensor, grad: Tensor) -> None:
     ]
     gate, up = halves[::-1] if swapped else halves
     of_gate = _gate_gradient(b, kind, gate, up, grad)
-    of_up = ops.mul(b.ctx, ops.unary(b.ctx, gate, GLU_ACTS[kind]), grad)
+    of_up = ops.mul(b.ctx, ops.unary(b.ctx, gate, derivatives.GLU_ACTS[kind]), grad)
     pair = (of_up, of_gate) if swapped else (of_gate, of_up)
     b.add(x, ops.concat(b.ctx, *pair, 0))
 
@@ -478,12 +476,14 @@ RULES: dict[Op, Rule] = {
     Op.COS: _cos,
     Op.SUM: _sum,
     Op.SUM_ROWS: _sum_rows,
+    Op.CUMSUM: _cumsum,
     Op.MEAN: _mean,
     Op.REPEAT: _repeat,
     Op.REPEAT_BACK: _repeat_back,
     Op.CONCAT: _concat,
     Op.NORM: _norm,
     Op.RMS_NORM: _rms_norm,
+    Op.L2_NORM: _l2_norm,
     Op.MUL_MAT: _mul_mat,
     Op.SCALE: _scale,
     Op.SET: _set,
@@ -501,7 +501,10 @@ RULES: dict[Op, Rule] = {
     Op.CLAMP: _clamp,
     Op.IM2COL: _im2col,
     Op.POOL_2D: _pool_2d,
+    Op.PAD: _pad,
+    Op.ROLL: _roll,
     Op.LEAKY_RELU: _leaky_relu,
+    Op.TRI: _tri,
     Op.UNARY: _unary,
     Op.CROSS_ENTROPY_LOSS: _cross_entropy_loss,
     Op.GLU: _glu,
