@@ -44,6 +44,10 @@ class DeviceLostError(DeviceError):
     """The device went away while it was computing."""
 
 
+class ComputeAbortedError(WggmlError):
+    """A graph left unfinished because the caller's abort callback said so."""
+
+
 class ShaderError(WggmlError):
     """A WGSL template that does not render, or a shader that does not compile."""
 

@@ -137,6 +137,22 @@ def test_stop_ends_a_prompt_between_ubatches_and_a_text_between_tokens(tiny_mode
         assert m.context.stats.n_decoded == decoded
 
 
+def test_stop_takes_effect_inside_a_ubatch_on_the_cpu(tiny_model: TinyModel):
+    with open_llama(tiny_model("llama")) as m:
+        asked = []
+
+        def stop() -> bool:
+            asked.append(1)
+            return len(asked) > 20
+
+        assert len(m.eval(PROMPT, stop=stop)) == 0
+        assert len(asked) == 21
+        assert all(p.cells.n_used == 0 for p in m.context.kv.parts.values())
+        want = m.eval(PROMPT)
+        m.context.kv.clear()
+        np.testing.assert_allclose(m.eval(PROMPT, stop=lambda: False), want, atol=1e-5)
+
+
 def test_a_failure_in_the_middle_is_forgotten(llama: Llama, monkeypatch: pytest.MonkeyPatch):
     want = llama.eval(PROMPT)[-1]
     llama.context.kv.clear()

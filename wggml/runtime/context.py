@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ from wggml.core.graph import Graph
 from wggml.core.opcodes import VIEW_OPS, Flag
 from wggml.core.tensor import Tensor
 from wggml.core.types import Type
-from wggml.errors import UsageError
+from wggml.errors import ComputeAbortedError, UsageError
 from wggml.hal.interface import Backend
 from wggml.models.builder import GraphBuilder, GraphShape
 from wggml.models.model import Model
@@ -186,7 +187,8 @@ class LlamaContext:
         """Feed a batch; returns the logits of the tokens that asked for them, F32
         [n_outputs, n_vocab] in batch order.
 
-        `stop` is asked between ubatches; once it says True the rest is left out. Raises
+        `stop` is asked between ubatches, and by backends that can while they compute; once it says
+        True the rest is left out (an unfinished ubatch leaves nothing in the cache). Raises
         `UsageError` for a bad batch and `ModelError` when the cache is full; ubatches already
         computed stay in the cache.
         """
@@ -196,12 +198,30 @@ class LlamaContext:
                 f"the batch has {len(batch)} tokens, n_batch allows {self.params.n_batch}"
             )
         rows = []
-        for ubatch in split_simple(batch, self.n_ubatch):
-            if stop is not None and stop():
-                break
-            rows.append(self._process(ubatch))
+        with self._stoppable(stop):
+            for ubatch in split_simple(batch, self.n_ubatch):
+                if stop is not None and stop():
+                    break
+                try:
+                    rows.append(self._process(ubatch))
+                except ComputeAbortedError:
+                    break
         n_vocab = self.model.hp.n_vocab
         return rows[0] if len(rows) == 1 else np.concatenate([np.empty((0, n_vocab), "f4"), *rows])
+
+    @contextmanager
+    def _stoppable(self, stop: Callable[[], bool] | None) -> Iterator[None]:
+        if stop is None:
+            yield
+            return
+        setters = [f for b in self.backends if (f := b.extension("set_abort_callback")) is not None]
+        for f in setters:
+            f(stop)
+        try:
+            yield
+        finally:
+            for f in setters:
+                f(None)
 
     def _process(self, ubatch: Ubatch) -> Logits:
         t0 = time.perf_counter()

@@ -15,7 +15,7 @@ from wggml.backends.cpu.threads import BlasThreads
 from wggml.backends.cpu.weights import MIB, WeightCache
 from wggml.core.graph import Graph
 from wggml.core.tensor import Tensor
-from wggml.errors import UsageError
+from wggml.errors import ComputeAbortedError, UsageError
 from wggml.hal.interface import Backend, Counters
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class CpuBackend(Backend):
         self.pool = ScratchPool()
         self._plans: OrderedDict[int, Plan] = OrderedDict()
         self._threads = BlasThreads()
+        self._abort: Callable[[], bool] | None = None
         if n_threads is not None:
             self.set_n_threads(n_threads)
 
@@ -78,12 +79,21 @@ class CpuBackend(Backend):
             counters.plans_replayed += 1
         # infinities in masks and overflowing exponentials are meant; one switch for all steps
         with np.errstate(all="ignore"):
-            for step in plan.steps:
-                step()
+            if self._abort is None:
+                for step in plan.steps:
+                    step()
+            else:
+                self._run_until_aborted(plan, self._abort)
         counters.graphs += 1
         counters.nodes += plan.n_nodes
         counters.dispatches += len(plan.steps)
         counters.host_seconds += time.perf_counter() - began
+
+    def _run_until_aborted(self, plan: Plan, abort: Callable[[], bool]) -> None:
+        for step in plan.steps:
+            if abort():
+                raise ComputeAbortedError("the graph was stopped by its abort callback")
+            step()
 
     def _known_plan(self, uid: int) -> Plan | None:
         plan = self._plans.get(uid) if uid else None
@@ -123,8 +133,17 @@ class CpuBackend(Backend):
 
     # ---- extensions -----------------------------------------------------------------------------
 
+    def set_abort_callback(self, abort: Callable[[], bool] | None) -> None:
+        """Ask `abort` before each step; once it says True `graph_compute` raises
+        `ComputeAbortedError`. None asks nothing, which costs nothing."""
+        self._abort = abort
+
     def extension(self, name: str) -> Callable[..., Any] | None:
-        return self.set_n_threads if name == "set_n_threads" else None
+        known = {
+            "set_n_threads": self.set_n_threads,
+            "set_abort_callback": self.set_abort_callback,
+        }
+        return known.get(name)
 
     def close(self) -> None:
         self._plans.clear()
