@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 KV_TYPES = {"f32": Type.F32, "f16": Type.F16}
 DEFAULT_MAX_CTX = 4096  # n_ctx=0 takes the model's own length up to this
+# Tokens a graph: a software adapter takes a second for a quarter of what a GPU does at once, and
+# Ctrl-C is noticed between graphs.
+DEFAULT_UBATCH = {DeviceType.SOFTWARE: 128}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,7 @@ class Llama:
             GPU, else NumPy.
         n_gpu_layers: layers from the end on the device(s), the output layer being one; -1: all.
         n_ctx: tokens the context holds; 0 takes the model's length, at most 4096.
+        n_ubatch: tokens of one graph; None takes 512, on software adapters 128.
         type_k, type_v: `f32` or `f16` storage of the KV cache.
         parallel_copies: keep 4 copies of the inputs so that devices work side by side.
         progress: called with (share, what) while weights load.
@@ -117,7 +121,7 @@ class Llama:
         n_gpu_layers: int = -1,
         n_ctx: int = 0,
         n_batch: int = 2048,
-        n_ubatch: int = 512,
+        n_ubatch: int | None = None,
         n_seq_max: int = 1,
         flash_attn: bool = True,
         type_k: str = "f16",
@@ -136,6 +140,8 @@ class Llama:
                 )
         devices = [] if n_gpu_layers == 0 else choose_devices(device)
         self.model = load_model(path, devices=devices, n_gpu_layers=n_gpu_layers, progress=progress)
+        if n_ubatch is None:
+            n_ubatch = DEFAULT_UBATCH.get(devices[0].type, 512) if devices else 512
         params = ContextParams(
             n_ctx=n_ctx or min(self.model.hp.n_ctx_train, DEFAULT_MAX_CTX),
             n_batch=n_batch, n_ubatch=n_ubatch, n_seq_max=n_seq_max, flash_attn=flash_attn,

@@ -67,7 +67,7 @@ def test_defaults_are_the_documented_ones(wggml: Wggml, engine: Engine, model: s
         "n_gpu_layers": -1,
         "n_ctx": 0,
         "n_batch": 2048,
-        "n_ubatch": 512,
+        "n_ubatch": None,
         "flash_attn": True,
         "type_k": "f16",
         "type_v": "f16",

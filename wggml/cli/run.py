@@ -46,8 +46,8 @@ SHARE = click.FloatRange(0.0, 1.0)
       help="Context in tokens; 0 = the model's own, 4096 at most.")
 @flag("-b", "--batch-size", type=POSITIVE, default=2048, metavar="N",
       help="Tokens of a prompt handed over at a time.")
-@flag("-ub", "--ubatch-size", type=POSITIVE, default=512, metavar="N",
-      help="Tokens computed in one graph.")
+@flag("-ub", "--ubatch-size", type=POSITIVE, metavar="N",
+      help="Tokens computed in one graph; 512, on software adapters 128.")
 @flag("--temp", type=click.FloatRange(min=0.0), default=0.8, metavar="T",
       help="Temperature; 0 = always the likeliest token.")
 @flag("--top-k", type=int, default=40, metavar="K", help="Keep the K likeliest; 0 or less = all.")
