@@ -105,31 +105,46 @@ def gradients_in_own_memory(name: str, backend: Backend) -> list[np.ndarray]:
     return out
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_reused_memory_gives_the_same_gradients(name: str, backend: Backend) -> None:
+def gradients_by_sched(name: str, backends: list[Backend]) -> list[np.ndarray]:
+    """The same with memory planned by the scheduler, weights on the first backend."""
     p = Problem()
     loss = ops.sum(p.ctx, CASES[name](p)).set_loss()
     graph = graph_of(loss)
     build_backward_expand(p.ctx, graph)
     kept = [*p.values, *graph.grad_accs.values()]
-    buffers = alloc_ctx_tensors(kept, backend.buffer_type(), BufferUsage.COMPUTE)
+    buffers = alloc_ctx_tensors(kept, backends[0].buffer_type(), BufferUsage.COMPUTE)
     for t, values in p.values.items():
         t.set(values)
     graph_reset(graph)
     for t in p.params:
         if t in graph.grads:
             graph.grads[t].set_output()
-    sched = Sched([backend])
+    sched = Sched(backends)
     sched.alloc_graph(graph)
     sched.graph_compute(graph)
-    got = [graph.grads[t].numpy() for t in p.params if t in graph.grads]
-    want = gradients_in_own_memory(name, backend)
-    assert len(got) == len(want) > 0
-    for a, b in zip(got, want, strict=True):
-        np.testing.assert_array_equal(a, b)
+    out = [graph.grads[t].numpy() for t in p.params if t in graph.grads]
     sched.close()
     for buffer in buffers:
         buffer.free()
+    return out
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_reused_memory_gives_the_same_gradients(name: str, backend: Backend) -> None:
+    got, want = gradients_by_sched(name, [backend]), gradients_in_own_memory(name, backend)
+    assert len(got) == len(want) > 0
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", ["a net", "attention"])
+def test_gradients_over_a_gpu_and_the_cpu(name: str, adapter_name: str, backend: Backend) -> None:
+    gpu = default_registry().find(adapter_name).init_backend()
+    got, want = gradients_by_sched(name, [gpu, backend]), gradients_in_own_memory(name, backend)
+    gpu.close()
+    assert len(got) == len(want) > 0
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
 
 
 def test_accumulators_add_up_until_they_are_reset(backend: Backend) -> None:

@@ -30,7 +30,8 @@ def pack(*values: int | float) -> bytes:
 
 def describe(t: Tensor) -> str:
     """Name (or op), type and shape of an operand, for messages."""
-    return f"{t.name or t.op.name!r} (type {t.type.name}, ne {list(t.ne)})"
+    unnamed = "an unnamed tensor" if t.op == Op.NONE else f"an unnamed {t.op.name}"
+    return f"{repr(t.name) if t.name else unnamed} (type {t.type.name}, ne {list(t.ne)})"
 
 
 def require(ok: bool, op: Op, rule: str, *tensors: Tensor | None) -> None:
