@@ -55,6 +55,7 @@ def test_a_graph_lives_for_many_tokens_and_replay_creates_nothing(
         assert built <= 3 + 1  # the prompt's own graph, then one for each 256 cells
         assert changes <= 3
         assert m.context.stats.graphs_reused >= 253
+        assert m.context.stats.reallocs == 0
 
 
 def test_reuse_changes_nothing(tiny_model: TinyModel, monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,7 @@ every input still fits, a token costs setting inputs and replaying compiled plan
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -97,6 +98,7 @@ class ContextStats:
     eval_seconds: float = 0.0
     graphs_built: int = 0
     graphs_reused: int = 0
+    reallocs: int = 0
     input_seconds: float = 0.0
     submit_seconds: float = 0.0
     wait_seconds: float = 0.0
@@ -259,11 +261,23 @@ class LlamaContext:
         self._active = None  # a build that fails must not be reused
         self.sched.reset()
         graph, inputs, logits = self._build(key.n_tokens, key.n_outputs)
+        before = self.sched.n_reallocs
         self.sched.alloc_graph(graph)
+        self._note_reallocs(self.sched.n_reallocs - before, key)
         backend = self.sched.get_tensor_backend(logits) if key.n_outputs else None
         self._active = ActiveGraph(key, graph, inputs, logits, backend)
         self.stats.graphs_built += 1
         return self._active
+
+    def _note_reallocs(self, n: int, key: GraphKey) -> None:
+        """Count reallocations. Many outputs at once were not reserved for and are expected to
+        cause one; any other is said once."""
+        if n and not self.stats.reallocs and key.n_outputs <= 1:
+            logging.getLogger(__name__).warning(
+                "compute buffers were made anew for a graph of %d tokens, which the reserved ones "
+                "should have held", key.n_tokens,
+            )  # fmt: skip
+        self.stats.reallocs += n
 
     def _read(self, active: ActiveGraph, n_outputs: int) -> Logits:
         out = np.empty((n_outputs, self.model.hp.n_vocab), np.float32)

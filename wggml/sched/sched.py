@@ -305,6 +305,12 @@ class Sched:
     def is_allocated(self) -> bool:
         return self._steps is not None
 
+    @property
+    def n_reallocs(self) -> int:
+        """How often compute buffers were made anew since they first were; a decode that was
+        reserved for should not move it."""
+        return self._galloc.n_reallocs
+
     def buffer_size(self, backend: Backend) -> int:
         """Bytes of compute memory on a backend; 0 when it shares an earlier one's buffer."""
         return self._galloc.buffer_size(self._index(backend))
