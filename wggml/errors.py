@@ -29,7 +29,7 @@ class AllocationError(WggmlError, MemoryError):
 
 
 class PlanError(AllocationError):
-    """A graph whose memory plan exceeds a fixed limit of the allocator, whatever memory there is."""
+    """A graph whose memory plan exceeds a fixed limit of the allocator, whatever the memory."""
 
 
 class SchedulerError(WggmlError):

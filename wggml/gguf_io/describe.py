@@ -146,7 +146,8 @@ def render(summary: Summary, console: Console, *, tensors: bool = True) -> None:
     console.print(
         Text(
             f"{s.path}: GGUF {s.version}, {s.byte_order}-endian, {s.file_bytes:,} bytes{parts}\n"
-            f"architecture {s.architecture}, {s.n_parameters:,} parameters in {len(s.tensors)} tensors "
+            f"architecture {s.architecture}, {s.n_parameters:,} parameters in {len(s.tensors)} "
+            "tensors "
             f"of {s.tensor_bytes:,} bytes: {s.bits_per_weight:.2f} bits a weight\n"
         )
     )
