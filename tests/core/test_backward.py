@@ -176,6 +176,34 @@ def test_accumulators_add_up_until_they_are_reset(backend: Backend) -> None:
     sched.close()
 
 
+def test_the_gradient_of_the_loss_outlives_runs(backend: Backend) -> None:
+    """Its accumulator lies in memory that the graph's allocator plans, and keeps its 1."""
+    ctx, kept = Context(), Context()
+    w = leaf(kept, 4, 2, name="w").set_param()  # all so small that the 1's memory would suit
+    h = ops.mul_mat(ctx, w, leaf(kept, 4, 3))
+    for _ in range(4):
+        h = ops.tanh(ctx, ops.scale(ctx, h, 0.5))
+    loss = ops.sum(ctx, ops.sqr(ctx, h)).set_loss()
+    graph = graph_of(loss)
+    build_backward_expand(ctx, graph)
+    graph.grads[w].set_output()
+    alloc_ctx_tensors(kept, backend.buffer_type(), BufferUsage.COMPUTE)
+    rng = np.random.default_rng(4)
+    for t in kept:
+        t.set(rng.normal(size=t.ne[1::-1]))
+    sched = Sched([backend])
+    sched.alloc_graph(graph)
+    graph_reset(graph)
+    seen = []
+    for _ in range(3):
+        sched.graph_compute(graph)
+        seen.append(graph.grads[w].numpy())
+    assert np.abs(seen[0]).max() > 0
+    np.testing.assert_array_equal(seen[0], seen[1])
+    np.testing.assert_array_equal(seen[0], seen[2])
+    sched.close()
+
+
 # ---- refusals -----------------------------------------------------------------------------------
 
 

@@ -32,8 +32,8 @@ def build_backward_expand(
 
     The graph must hold at least one node flagged by `set_loss` and one tensor flagged by
     `set_param`. Afterwards `graph.grads[t]` is the gradient of `t` (F32, shape of `t`), for every
-    tensor between a parameter and the loss. Gradients of losses start from an accumulator that
-    `graph_reset` sets to 1; a loss that depends on no parameter has none to give.
+    tensor between a parameter and the loss. The gradient of a loss is an accumulator, in
+    `graph.grad_accs`; call `graph_reset` once the graph is allocated to set it to 1.
 
     Args:
         ctx: where gradient nodes are made.
@@ -109,7 +109,9 @@ def _start(ctx: Context, graph: Graph, node: Tensor, accs: Mapping[Tensor, Tenso
             f"{node.name!r} must be F32 with ne {list(node.ne)}"
         )
     if acc is None and node.flags & Flag.LOSS:
-        acc = ctx.new_tensor(Type.F32, node.ne)
+        # input and output, so that an allocator of the graph never gives its memory away
+        acc = ctx.new_tensor(Type.F32, node.ne, name=f"grad acc for {node.name}")
+        acc.set_input().set_output()
     if acc is not None:
         graph.grad_accs[node] = graph.grads[node] = acc
 
