@@ -32,6 +32,9 @@ from wggml.sched import Sched
 
 Logits = npt.NDArray[np.float32]
 
+# More columns than the kernels for few of them take, so that the prompt's are compiled too.
+WARM_UP_TOKENS = 16
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextParams:
@@ -182,6 +185,17 @@ class LlamaContext:
         finally:
             for name, part in self.kv.parts.items():
                 part.cells.pos[-1] = heads[name]
+
+    def warm_up(self, progress: Callable[[float, str], None] | None = None) -> None:
+        """Run a short prompt and one token, so that shaders are compiled before they are waited
+        for (seconds on a driver that has never seen them), then forget both."""
+        n_prompt = min(self.n_ubatch, WARM_UP_TOKENS)
+        for share, what, n in ((0.0, "prompt", n_prompt), (0.5, "generation", 1)):
+            if progress is not None:
+                progress(share, f"compiling shaders ({what})")
+            self.decode(Batch.of([0] * n))
+            self.kv.clear()
+        self.stats = ContextStats()
 
     # ---- decode -----------------------------------------------------------------------------
 

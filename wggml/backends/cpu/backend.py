@@ -139,7 +139,7 @@ class CpuBackend(Backend):
         self._abort = abort
 
     def extension(self, name: str) -> Callable[..., Any] | None:
-        known = {
+        known: dict[str, Callable[..., Any]] = {
             "set_n_threads": self.set_n_threads,
             "set_abort_callback": self.set_abort_callback,
         }
