@@ -1,0 +1,169 @@
+"""The second operand of a matrix product and its result: how columns are found and read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from wggml.backends.wgpu import texels
+from wggml.backends.wgpu.profile import DeviceProfile
+from wggml.core.tensor import Tensor
+from wggml.core.types import TRAITS, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wggml.backends.wgpu.builder import Operand, PlanBuilder
+
+X_TYPES = {Type.F32: "f32", Type.F16: "f16", Type.BF16: "bf16"}
+# Below these a copy to a texture costs more than it saves: few rows read each column, or little.
+STAGE_MIN_ROWS = 64
+STAGE_MIN_LENGTH = 64
+Bound = tuple["Operand", dict[str, object], dict[str, int]]  # operand, constants, parameters
+Box = tuple[int, int, int]  # columns, matrices, stacks
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The second operand and the result as stacks of matrices of columns.
+
+    Byte strides: `x1`, `x2`, `x3` from a column, matrix, stack of `x` to the next; `y1` .. of the
+    result. `n` columns a matrix, `n2` matrices, `n3` stacks; matrix i2 of the result uses weights
+    i2 // ratio2, stack i3 weights i3 // ratio3.
+    """
+
+    x: Tensor
+    y: Tensor
+    n: int
+    n2: int
+    n3: int
+    ratio2: int
+    ratio3: int
+    x1: int
+    x2: int
+    x3: int
+    y1: int
+    y2: int
+    y3: int
+
+    def x_bytes(self, n: int, n2: int, n3: int) -> int:
+        """Bytes from the first column of such a part to the end of the last."""
+        column = self.x.ne[0] * TRAITS[self.x.type].type_size
+        return column + (n - 1) * self.x1 + (n2 - 1) * self.x2 + (n3 - 1) * self.x3
+
+    def y_bytes(self, rows: int, n: int, n2: int, n3: int) -> int:
+        return rows * 4 + (n - 1) * self.y1 + (n2 - 1) * self.y2 + (n3 - 1) * self.y3
+
+
+def columns_of(t: Tensor, w: Tensor, x: Tensor) -> Columns:
+    """Matrices that share weights become columns of one where strides allow: a token's heads of
+    one KV group, or a batch under one weight matrix."""
+    ratio2, ratio3 = x.ne[2] // w.ne[2], x.ne[3] // w.ne[3]
+    c = Columns(
+        x, t, x.ne[1], x.ne[2], x.ne[3], ratio2, ratio3,
+        x.nb[1], x.nb[2], x.nb[3], t.nb[1], t.nb[2], t.nb[3],
+    )  # fmt: skip
+    if ratio2 == 1 or (c.n > 1 and c.x2 != c.n * c.x1):
+        return c
+    x1, y1 = (c.x2, c.y2) if c.n == 1 else (c.x1, c.y1)
+    return replace(
+        c, n=c.n * ratio2, n2=c.n2 // ratio2, ratio2=1,
+        x1=x1, x2=c.x2 * ratio2, y1=y1, y2=c.y2 * ratio2,
+    )  # fmt: skip
+
+
+def bind_x(b: PlanBuilder, c: Columns, start: int, box: Box, *, staged: bool) -> Bound:
+    """`box` of columns from byte `start` of the second operand on. `staged`: through a texture,
+    where its rows are whole vec4s."""
+    bound = _bind_buffer(b, c, start, c.x_bytes(*box))
+    if staged and c.x.ne[0] % 4 == 0:
+        return _staged(b, c, start, box, bound) or bound
+    return bound
+
+
+def wants_staging(profile: DeviceProfile, variant: str, rows: int, k: int) -> bool:
+    """True when many lanes read the same columns and buffer loads are slow."""
+    fits = rows >= STAGE_MIN_ROWS and k >= STAGE_MIN_LENGTH
+    return profile.texel_reads and fits and variant.startswith("rows")
+
+
+def _bind_buffer(b: PlanBuilder, c: Columns, start: int, nbytes: int) -> Bound:
+    x = c.x
+    assert x.data is not None
+    strides = {"x_s1": c.x1, "x_s2": c.x2, "x_s3": c.x3}
+    counts = {"x_s1": c.n, "x_s2": c.n2, "x_s3": c.n3}
+    aligned = all(strides[s] % 16 == 0 for s in strides if counts[s] > 1)
+    if x.type == Type.F32 and x.ne[0] % 4 == 0 and aligned and b.starts_on(x, 16, start):
+        op = b.operand(x, "vec4<f32>", name="x", byte_offset=start, nbytes=nbytes)
+        mode, size, rest = "vec4", 16, 0
+    else:
+        mode, size = X_TYPES[x.type], TRAITS[x.type].type_size
+        rest = (x.data + start) % 4
+        elem = "f32" if mode == "f32" else "u32"
+        op = b.operand(x, elem, name="x", byte_offset=start - rest, nbytes=nbytes + rest)
+    params = {name: stride // size for name, stride in strides.items()}
+    return op, {"x_mode": mode}, {"x_byte": rest, **params}
+
+
+# ---- staging -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Staged:
+    """Columns of `x` that lie in a texture since the plan's node list was `upcoming`."""
+
+    x: Tensor
+    key: tuple[object, ...]
+    view: object
+    upcoming: Sequence[Tensor]
+
+
+def _staged(b: PlanBuilder, c: Columns, start: int, box: Box, bound: Bound) -> Bound | None:
+    """Copy the columns to a texture, unless the last product's copy still holds them; None when
+    they do not fit one."""
+    quads = c.x.ne[0] // 4
+    n, n2, n3 = box
+    key = (start, box, c.x1, c.x2, c.x3)
+    held: Staged | None = b.staged
+    if held is None or held.x is not c.x or held.key != key or not _untouched(b, held):
+        view = b.device.texel_scratch.view(quads * n * n2 * n3)
+        if view is None:
+            return None
+        _copy(b, view, box, quads, bound)
+        b.staged = held = Staged(c.x, key, view, b.upcoming)
+    op = b.texture(held.view, texels.ACTIVATIONS, name="x")
+    dense = {"x_s1": quads, "x_s2": quads * n, "x_s3": quads * n * n2}
+    return op, {"x_mode": "texel"}, {"x_byte": 0, **dense}
+
+
+def _copy(b: PlanBuilder, view: object, box: Box, quads: int, bound: Bound) -> None:
+    op, consts, params = bound
+    total = quads * math.prod(box)
+    b.dispatch(
+        "mul_mat/stage.wgsl",
+        operands=[op, b.texture(view, texels.ACTIVATIONS_OUT, name="out")],
+        consts=consts,
+        params={
+            "quads": quads,
+            "n": box[0],
+            "ne2": box[1],
+            "total": total,
+            "k": quads * 4,
+            **params,
+        },
+        groups=math.ceil(total / 64),
+        label=f"columns to a texture, {box[0] * box[1] * box[2]} of {quads * 4}",
+    )
+
+
+def _untouched(b: PlanBuilder, held: Staged) -> bool:
+    """True when no node since the copy wrote to the memory of `held.x`."""
+    x = held.x
+    assert x.data is not None
+    done = len(held.upcoming) - len(b.upcoming)
+    for t in held.upcoming[:done]:
+        assert t.data is not None
+        if t.placed_in is x.placed_in and t.data < x.data + x.nbytes and x.data < t.data + t.nbytes:
+            return False
+    return True

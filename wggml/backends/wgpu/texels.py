@@ -1,0 +1,225 @@
+"""Weights and activations read through textures, for drivers whose buffer loads are slow.
+
+Mesa's llvmpipe (lavapipe, and its OpenGL driver) loads from storage buffers lane by lane, testing
+each lane; its texture loads are straight-line code. On a processor without AVX-512 a word costs
+7 ns from a buffer and 1.1 ns from a texture, and matrix products are bound by that. Where
+`DeviceProfile.texel_reads` says so, the regions of a packed tensor (`packing.py`) lie in 2-D
+textures of `WIDTH` texels a row, one texture per region, with the buffer's range left untouched
+(memory that is never touched costs address space only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wggml.backends.wgpu import packing
+from wggml.backends.wgpu.implementation import module, translate
+from wggml.core.tensor import Tensor
+from wggml.hal.interface import Bytes
+
+if TYPE_CHECKING:
+    from wggml.backends.wgpu.buffer import WgpuBuffer
+    from wggml.backends.wgpu.device import WgpuDevice
+    from wggml.backends.wgpu.profile import DeviceProfile
+
+WIDTH = 4096  # texels a row, as in shaders/include/texel.wgsl
+SCRATCH_COUNT = 4
+MAX_ROWS = 8192  # every WebGPU device has textures this high
+
+# WGSL element type of a region -> texture format, bytes of a texel. Halves and bytes lie in words.
+_FORMATS = {
+    "vec4<u32>": ("rgba32uint", 16),
+    "vec2<u32>": ("rg32uint", 8),
+    "u32": ("r32uint", 4),
+    "half": ("r32uint", 4),
+    "byte": ("r32uint", 4),
+}
+
+# Element type of a texture operand -> its part of a bind group layout.
+LAYOUTS: dict[str, dict[str, object]] = {
+    "texture_2d<u32>": {"texture": {"sample_type": "uint", "view_dimension": "2d"}},
+    "texture_2d<f32>": {"texture": {"sample_type": "unfilterable-float", "view_dimension": "2d"}},
+    "texture_storage_2d<rgba32float, write>": {
+        "storage_texture": {
+            "access": "write-only", "format": "rgba32float", "view_dimension": "2d",
+        }
+    },
+}  # fmt: skip
+WEIGHTS = "texture_2d<u32>"
+ACTIVATIONS = "texture_2d<f32>"
+ACTIVATIONS_OUT = "texture_storage_2d<rgba32float, write>"
+
+
+def fits(profile: DeviceProfile, lay: packing.Layout) -> bool:
+    """True when the device reads tensors of this layout through textures."""
+    limit = WIDTH * MAX_ROWS
+    return profile.texel_reads and all(
+        r.nbytes // _FORMATS[r.field.elem][1] <= limit for r in lay.regions
+    )
+
+
+def is_in_texels(t: Tensor) -> bool:
+    """True when `t` (placed on a wgpu device) lies in textures."""
+    return texels_of(t) is not None
+
+
+def texels_of(t: Tensor) -> TexelTensor | None:
+    """The textures that hold the packed root of `t`, made on first use; None when it lies in its
+    buffer."""
+    root = packing.packed_root(t)
+    if root is None:
+        return None
+    buffer: WgpuBuffer = root.buffer  # type: ignore[assignment]
+    lay = packing.layout(root.type, root.ne)
+    if not fits(buffer.device.profile, lay):
+        return None
+    assert root.data is not None
+    found = buffer.texels.get(root.data)
+    if found is None or found.layout is not lay:
+        found = TexelTensor(buffer.device, lay)
+        buffer.texels[root.data] = found
+    return found
+
+
+class TexelTensor:
+    """The regions of one packed tensor, a texture each. `views` by field name."""
+
+    def __init__(self, device: WgpuDevice, lay: packing.Layout) -> None:
+        self.device = device
+        self.layout = lay
+        flags = module().TextureUsage
+        usage = int(flags.TEXTURE_BINDING | flags.COPY_DST | flags.COPY_SRC)
+        self._textures = [
+            _new_texture(device, r.nbytes // _FORMATS[r.field.elem][1],
+                         _FORMATS[r.field.elem][0], usage)
+            for r in lay.regions
+        ]  # fmt: skip
+        self.views: dict[str, Any] = {
+            r.field.name: t.create_view() for r, t in zip(lay.regions, self._textures, strict=True)
+        }
+
+    def write(self, region: int, at: int, data: Bytes) -> None:
+        """Store bytes at byte `at` of a region; both whole words, and whole texels by layout."""
+        size = self._texel(region)
+        queue = self.device.gpu.queue
+        for r in _rectangles(at // size, len(data) // size):
+            piece = data[r.skip * size : (r.skip + r.width * r.height) * size]
+            try:
+                queue.write_texture(
+                    {"texture": self._textures[region], "origin": (r.x, r.y, 0)},
+                    piece,
+                    {"bytes_per_row": r.width * size, "rows_per_image": r.height},
+                    (r.width, r.height, 1),
+                )
+            except Exception as e:
+                doing = f"writing {len(data)} bytes of weights"
+                raise translate(e, doing, self.device.name) from e
+
+    def read(self, region: int, at: int, nbytes: int) -> Bytes:
+        """Bytes of a region; `at` and `nbytes` are whole words."""
+        size = self._texel(region)
+        row_bytes = WIDTH * size
+        first, last = at // row_bytes, -(-(at + nbytes) // row_bytes)
+        flags = module().BufferUsage
+        span = (last - first) * row_bytes
+        copy = self.device.create_buffer(span, int(flags.COPY_SRC | flags.COPY_DST), "texels")
+        encoder = self.device.gpu.create_command_encoder()
+        encoder.copy_texture_to_buffer(
+            {"texture": self._textures[region], "origin": (0, first, 0)},
+            {"buffer": copy, "bytes_per_row": row_bytes, "rows_per_image": last - first},
+            (WIDTH, last - first, 1),
+        )
+        self.device.gpu.queue.submit([encoder.finish()])
+        out = self.device.reader.read(copy, at - first * row_bytes, nbytes)
+        copy.destroy()
+        return out
+
+    def free(self) -> None:
+        for t in self._textures:
+            t.destroy()
+
+    def _texel(self, region: int) -> int:
+        return _FORMATS[self.layout.regions[region].field.elem][1]
+
+
+class TexelScratch:
+    """Textures of f32 quads that plans copy activations to before products read them. They are
+    given out in turn, so that a copy need not wait for the products that read the last one."""
+
+    def __init__(self, device: WgpuDevice) -> None:
+        self.device = device
+        self._views: list[Any] = [None] * SCRATCH_COUNT
+        self._capacity = [0] * SCRATCH_COUNT
+        self._turn = 0
+
+    def view(self, quads: int) -> Any:
+        """A view that holds `quads` vec4<f32>; grows by replacement, so plans keep what they
+        bound. None when no texture is that large."""
+        if quads > WIDTH * MAX_ROWS:
+            return None
+        i = self._turn = (self._turn + 1) % SCRATCH_COUNT
+        if quads > self._capacity[i]:
+            flags = module().TextureUsage
+            usage = int(flags.TEXTURE_BINDING | flags.STORAGE_BINDING)
+            texture = _new_texture(self.device, quads, "rgba32float", usage)
+            self._views[i] = texture.create_view()
+            self._capacity[i] = -(-quads // WIDTH) * WIDTH
+        return self._views[i]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rectangle:
+    x: int
+    y: int
+    width: int
+    height: int
+    skip: int  # texels before it in the data
+
+
+def _rectangles(first: int, count: int) -> Iterator[_Rectangle]:
+    """Texels first .. first + count - 1 as at most three rectangles: what is left of a row, whole
+    rows, the beginning of a row."""
+    done = 0
+    while done < count:
+        y, x = divmod(first + done, WIDTH)
+        rows = (count - done) // WIDTH if x == 0 else 0
+        width = WIDTH if rows else min(WIDTH - x, count - done)
+        yield _Rectangle(x, y, width, max(rows, 1), done)
+        done += width * max(rows, 1)
+
+
+def _new_texture(device: WgpuDevice, texels: int, fmt: str, usage: int) -> Any:
+    rows = max(-(-texels // WIDTH), 1)
+    try:
+        texture = device.gpu.create_texture(
+            size=(WIDTH, rows, 1), format=fmt, usage=usage, label="weights"
+        )
+    except Exception as e:
+        doing = f"making a texture of {WIDTH} x {rows} texels"
+        raise translate(e, doing, device.name) from e
+    device.created.buffers_created += 1
+    return texture
+
+
+def write_blocks(store: TexelTensor, first_block: int, blocks: Bytes) -> None:
+    """File bytes of consecutive blocks into the textures; ranges as `packing.pack` takes them."""
+    lay = store.layout
+    parts = packing.pack(lay, first_block, blocks)
+    for i, (region, (at, data)) in enumerate(zip(lay.regions, parts, strict=True)):
+        store.write(i, at - region.offset, np.ascontiguousarray(data))
+
+
+def read_blocks(store: TexelTensor, first_block: int, count: int) -> Bytes:
+    """The file's bytes of `count` blocks."""
+    lay = store.layout
+    parts = [
+        store.read(i, at - region.offset, n)
+        for i, (region, (at, n)) in enumerate(
+            zip(lay.regions, packing.spans(lay, first_block, count), strict=True)
+        )
+    ]
+    return packing.unpack(lay, first_block, count, parts)
