@@ -9,7 +9,8 @@ from wggml.backends.wgpu.family import OpImpl
 from wggml.core.opcodes import Op
 
 FAMILIES = (
-    "attention", "elementwise", "mul_mat", "norm", "reduce", "rope", "rows", "shape", "softmax",
+    "attention", "conv", "elementwise", "fill", "mul_mat", "norm", "pool", "reduce", "rope", "rows",
+    "shape", "softmax", "unfold",
 )  # fmt: skip
 
 
