@@ -9,8 +9,8 @@ from wggml.backends.wgpu.family import OpImpl
 from wggml.core.opcodes import Op
 
 FAMILIES = (
-    "attention", "conv", "elementwise", "fill", "mul_mat", "norm", "pool", "reduce", "rope", "rows",
-    "shape", "softmax", "unfold",
+    "attention", "conv", "elementwise", "fill", "image", "mul_mat", "norm", "pool", "recurrent",
+    "reduce", "rope", "rows", "shape", "softmax", "unfold", "upscale",
 )  # fmt: skip
 
 
