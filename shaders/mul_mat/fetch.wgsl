@@ -1,6 +1,7 @@
 {#- How raw weight bytes are read. Macros only.
 
 Constants: w_mode  "packed"  regions of a WEIGHTS buffer, one operand `w_<field>` per region;
+                   "texel"   the same regions in textures;
                    "native"  blocks of the file's layout anywhere in memory: operand `w`, array<u32>,
                              first block at byte P.w_byte;
                    "quad"    plain types in whole vec4<u32>: operand `w`; a number n counts quads;
@@ -10,7 +11,7 @@ Constants: w_mode  "packed"  regions of a WEIGHTS buffer, one operand `w_<field>
            w_block  bytes of one block in the file
 `n` is a block number (WGSL expression), `i` the number of the 16-byte unit in the block's field.
 -#}
-{$ set operands = {"q": w_q, "d": w_d, "h": w_h} if w_mode == "packed" else {} $}
+{$ set operands = {"q": w_q, "d": w_d, "h": w_h} if w_mode in ("packed", "texel") else {} $}
 {$ macro begin(name) $}{$ for f in w_fields if f[0] == name $}{{ f[2] }}u{$ endfor $}{$ endmacro $}
 {$ macro units(name, bytes) $}{$ for f in w_fields if f[0] == name $}{{ f[4] // bytes }}u{$ endfor $}{$ endmacro $}
 {$ macro elem(name) $}{$ for f in w_fields if f[0] == name $}{{ f[1] }}{$ endfor $}{$ endmacro $}
@@ -20,6 +21,8 @@ Constants: w_mode  "packed"  regions of a WEIGHTS buffer, one operand `w_<field>
 {$ macro quad(name, n, i) $}
 {$ if w_mode == "packed" $}
 {{ operands[name] }}[P.off_w_{{ name }} + ({{ n }}) * {{ units(name, 16) }} + {{ i }}]
+{$- elif w_mode == "texel" -$}
+textureLoad({{ operands[name] }}, texel(({{ n }}) * {{ units(name, 16) }} + {{ i }}), 0)
 {$- else -$}
 quad_at({{ byte_of(name, n) }} + ({{ i }}) * 16u)
 {$- endif $}
@@ -29,6 +32,8 @@ quad_at({{ byte_of(name, n) }} + ({{ i }}) * 16u)
 {$ macro word(name, n) $}
 {$ if w_mode == "packed" $}
 {{ operands[name] }}[P.off_w_{{ name }} + {{ n }}]
+{$- elif w_mode == "texel" -$}
+textureLoad({{ operands[name] }}, texel({{ n }}), 0).x
 {$- else -$}
 word_at({{ byte_of(name, n) }})
 {$- endif $}
@@ -38,6 +43,8 @@ word_at({{ byte_of(name, n) }})
 {$ macro pair(name, n) $}
 {$ if w_mode == "packed" $}
 {{ operands[name] }}[P.off_w_{{ name }} + {{ n }}]
+{$- elif w_mode == "texel" -$}
+textureLoad({{ operands[name] }}, texel({{ n }}), 0).xy
 {$- else -$}
 vec2<u32>(word_at({{ byte_of(name, n) }}), word_at({{ byte_of(name, n) }} + 4u))
 {$- endif $}
@@ -47,6 +54,8 @@ vec2<u32>(word_at({{ byte_of(name, n) }}), word_at({{ byte_of(name, n) }} + 4u))
 {$ macro half(name, n) $}
 {$ if w_mode == "packed" $}
 ({{ operands[name] }}[P.off_w_{{ name }} + (({{ n }}) >> 1u)] >> ((({{ n }}) & 1u) * 16u))
+{$- elif w_mode == "texel" -$}
+(textureLoad({{ operands[name] }}, texel(({{ n }}) >> 1u), 0).x >> ((({{ n }}) & 1u) * 16u))
 {$- else -$}
 word_at({{ byte_of(name, n) }})
 {$- endif $}
@@ -54,6 +63,9 @@ word_at({{ byte_of(name, n) }})
 
 {#- Functions the macros above call. -#}
 {$ macro functions() $}
+{$ if w_mode == "texel" or (x_mode is defined and x_mode == "texel") $}
+{$ include "include/texel.wgsl" $}
+{$ endif $}
 {$ if w_mode in ("native", "elem") $}
 // Four bytes from byte `at` of the weights on, whatever its alignment.
 fn word_at(at: u32) -> u32 {

@@ -4,6 +4,8 @@
     Bindings: weights (weights.wgsl), x (x.wgsl), y array<f32>, with by_id also ids array<u32>.
     Constants: R rows a lane, C columns, WG lanes a workgroup, bcast lanes that load a chunk of x
     together and hand it round with subgroupBroadcast (8 or 4), or 0: each lane loads it by itself;
+    factored: block formats only: sums of codes times x are scaled once a chunk, instead of each
+    weight; worth it for few columns, that is, sums;
     chunked: whole chunks are unrolled (else the loop over four values at a time takes all of a row).
     Grid: groups of WG * R rows, groups of C columns, matrices; see place.wgsl.
     Rows of a lane are WG apart, so that the lanes of a workgroup write neighbours. Rows and columns
@@ -13,6 +15,10 @@
 {$ import "mul_mat/x.wgsl" as X with context $}
 {$ import "mul_mat/place.wgsl" as G with context $}
 {$ set loads = 8 // bcast if bcast else 0 $}
+{$ set factored = factored and not W.plain $}
+{$ macro scaled(v) $}
+{{ v }}{$ if factored $} * vec4<f32>(1.0, 0.00390625, 0.0000152587890625, 1.0){$ endif $}
+{$ endmacro $}
 {$ include "include/grid.wgsl" $}
 {{ decls }}
 {{ W.functions() }}
@@ -45,39 +51,72 @@ $$ for r in range(R)
         {{ W.block(r, "n" ~ r) }}
 $$ endfor
 $$ if W.super > 1
-    for (var s = 0u; s < {{ W.super }}u; s++) {
-        let chunk = b * {{ W.super }}u + s;
+    for (var g = 0u; g < {{ W.super // W.inner }}u; g++) {
+$$ for r in range(R)
+        {{ W.load(r, "n" ~ r, "g") }}
+$$ endfor
+    for (var turn = 0u; turn < {{ W.inner }}u; turn++) {
+        let chunk = b * {{ W.super }}u + {{ W.chunk_of("g", "turn") }};
 $$ else
-        let s = 0u;
         let chunk = b;
 $$ endif
 $$ for c in range(C)
 $$ for h in range(loads)
-        let part{{ c }}_{{ h }} = {{ X.vec("xcol" ~ c, "chunk * 8u + " ~ h * bcast ~ "u + (sub_lane & " ~ (bcast - 1) ~ "u)") }};
+        let part{{ c }}_{{ h }} = {{ scaled(X.vec("xcol" ~ c, "chunk * 8u + " ~ h * bcast ~ "u + (sub_lane & " ~ (bcast - 1) ~ "u)")) }};
 $$ endfor
 $$ endfor
 $$ for r in range(R)
-        {{ W.chunk(r, "n" ~ r, "s") }}
+$$ if W.super > 1
+        {{ W.turn(r, "n" ~ r, "g", "turn") }}
+$$ else
+        {{ W.chunk(r, "n" ~ r, "0u") }}
+$$ endif
 $$ endfor
+$$ if factored
+$$ for c in range(C)
+        var sum{{ c }} = vec2<f32>(0.0);
+$$ for r in range(R)
+        var dot{{ r }}_{{ c }} = vec2<f32>(0.0);
+$$ endfor
+$$ endfor
+$$ endif
 $$ for j in range(8)
         {
 $$ for c in range(C)
 $$ if bcast
             let v{{ c }} = subgroupBroadcast(part{{ c }}_{{ j // bcast }}, {{ j % bcast }}u);
 $$ else
-            let v{{ c }} = {{ X.vec("xcol" ~ c, "chunk * 8u + " ~ j ~ "u") }};
+            let v{{ c }} = {{ scaled(X.vec("xcol" ~ c, "chunk * 8u + " ~ j ~ "u")) }};
+$$ endif
+$$ if factored
+            sum{{ c }}.{{ "xy"[j // 4] }} += dot(v{{ c }}, vec4<f32>(1.0, 256.0, 65536.0, 1.0));
 $$ endif
 $$ endfor
 $$ for r in range(R)
+$$ if factored
+            let w{{ r }} = {{ W.codes(r, j) }};
+$$ for c in range(C)
+            dot{{ r }}_{{ c }}.{{ "xy"[j // 4] }} += dot(w{{ r }}, v{{ c }});
+$$ endfor
+$$ else
             let w{{ r }} = {{ W.vec(r, j) }};
 $$ for c in range(C)
             acc{{ r }}_{{ c }} += dot(w{{ r }}, v{{ c }});
 $$ endfor
+$$ endif
 $$ endfor
         }
 $$ endfor
+$$ if factored
+$$ for r in range(R)
+$$ for c in range(C)
+        acc{{ r }}_{{ c }} += dot(sc{{ r }}, dot{{ r }}_{{ c }}) + dot(mn{{ r }}, sum{{ c }});
+$$ endfor
+$$ endfor
+$$ endif
     }
 $$ if W.super > 1
+    }
     }
 $$ endif
 $$ endif

@@ -1,12 +1,15 @@
 {#- Columns of the second operand, four values at a time. Macros only.
 
     x_mode "vec4"  operand `x` is array<vec4<f32>>; a column's number counts vec4s
+           "texel" the same in a texture, put there by stage.wgsl; P.off_x is unused
            "f32"   operand `x` is array<f32>; a number counts values
            "f16", "bf16"  operand `x` is array<u32>; a number counts values, from byte P.x_byte on
     All arithmetic after the load is f32. -#}
 {$ macro vec(n, i) $}
 {$ if x_mode == "vec4" $}
 {{ x }}[P.off_x + {{ n }} + {{ i }}]
+{$- elif x_mode == "texel" -$}
+textureLoad({{ x }}, texel({{ n }} + {{ i }}), 0)
 {$- else -$}
 x_at(({{ n }}) + ({{ i }}) * 4u)
 {$- endif $}

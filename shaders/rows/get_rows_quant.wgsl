@@ -30,12 +30,12 @@ fn main(
     {{ W.chunk("0", "n", "c") }}
     let y = P.off_dst + i1 * P.dst_s1 + i2 * P.dst_s2 + i3 * P.dst_s3 + piece * {{ 32 // vec }}u;
 $$ for j in range(8)
-    let v{{ j }} = {{ W.vec("0", j) }};
+    let value{{ j }} = {{ W.vec("0", j) }};
 $$ if vec == 4
-    {{ dst }}[y + {{ j }}u] = v{{ j }};
+    {{ dst }}[y + {{ j }}u] = value{{ j }};
 $$ else
 $$ for k in range(4)
-    {{ dst }}[y + {{ 4 * j + k }}u] = v{{ j }}[{{ k }}];
+    {{ dst }}[y + {{ 4 * j + k }}u] = value{{ j }}[{{ k }}];
 $$ endfor
 $$ endif
 $$ endfor

@@ -1,8 +1,9 @@
 {#- f32. In mode "quad" a number n counts four values, in mode "elem" one. -#}
-{$ set super = 1 $}
+{$ set super, inner = 1, 1 $}
 {$ set quad_values = 4 $}
 {$ macro block(s, n) $}{$ endmacro $}
-{$ macro chunk(s, n, c) $}
+{$ macro load(s, n, g) $}{$ endmacro $}
+{$ macro chunk(s, n, g, v) $}
 let wn{{ s }} = {{ n }};
 {$ endmacro $}
 {$ macro vec(s, j) $}{{ tail("wn" ~ s, j ~ "u") }}{$ endmacro $}

@@ -1,9 +1,10 @@
 {#- f16, read through unpack2x16float, and bf16, the upper half of an f32. In mode "quad" a number n
     counts eight values, in mode "elem" one, from an even or odd place. -#}
-{$ set super = 1 $}
+{$ set super, inner = 1, 1 $}
 {$ set quad_values = 8 $}
 {$ macro block(s, n) $}{$ endmacro $}
-{$ macro chunk(s, n, c) $}
+{$ macro load(s, n, g) $}{$ endmacro $}
+{$ macro chunk(s, n, g, v) $}
 {$ if w_mode == "quad" $}
 {$ for i in range(4) $}
 let q{{ i }}_{{ s }} = {{ w }}[P.off_w + {{ n }} + {{ i }}u];

@@ -1,9 +1,10 @@
 {#- q5_1: value = d * code + m; the pair `d` holds (d | m << 16, fifth bits). -#}
 {$ from "mul_mat/fetch.wgsl" import quad, pair with context $}
 {$ from "mul_mat/types/fifth_bit.wgsl" import codes $}
-{$ set super = 1 $}
+{$ set super, inner = 1, 1 $}
 {$ macro block(s, n) $}{$ endmacro $}
-{$ macro chunk(s, n, c) $}
+{$ macro load(s, n, g) $}{$ endmacro $}
+{$ macro chunk(s, n, g, v) $}
 let q{{ s }} = {{ quad("q", n, "0u") }};
 let p{{ s }} = {{ pair("d", n) }};
 {{ codes(s, "p" ~ s ~ ".y") }}

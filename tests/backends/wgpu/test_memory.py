@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from wgpu_lab import Lab, rng, values
 
+from wggml.backends.wgpu import merge
 from wggml.backends.wgpu.backend import WgpuBackend
 from wggml.backends.wgpu.builder import PlanBuilder, fold_groups
 from wggml.backends.wgpu.device import WgpuDevice
@@ -208,13 +209,15 @@ def test_shader_errors_name_template_and_line(
     monkeypatch.setattr(templates, "shader_dir", lambda: folder)
     templates._env.cache_clear()
     try:
-        b = PlanBuilder(one_lab.backend.device)
+        device = one_lab.backend.device
+        b = PlanBuilder(device)
         x = one_lab.tensor(values((4,), 1))
+        b.dispatch("bad.wgsl", operands=[b.operand(x, "f32", name="x", write=True)], groups=1)
         with pytest.raises(ShaderError) as e:
-            b.dispatch("bad.wgsl", operands=[b.operand(x, "f32", name="x", write=True)], groups=1)
+            merge.dispatches(device, b.requests)
         assert "include/part.wgsl:2" in str(e.value) and "undefined_thing" in str(e.value)
         (folder / "include" / "part.wgsl").write_text("fn helper() -> f32 { return {{ gone }}; }")
         with pytest.raises(ShaderError, match="gone"):
-            b.dispatch("bad.wgsl", operands=[b.operand(x, "f32", name="x")], groups=1)
+            merge.dispatches(device, b.requests)
     finally:
         templates._env.cache_clear()

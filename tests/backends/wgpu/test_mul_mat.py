@@ -37,23 +37,40 @@ def name_of(t: Any) -> str:
     return type_name(t) if isinstance(t, Type) else str(t)
 
 
+def windowed(backend: WgpuBackend, mask: str) -> WgpuBackend:
+    device = backend.device
+    assert isinstance(device, WgpuDevice)
+    made = device.with_mask(mask).init_backend()
+    assert isinstance(made, WgpuBackend)
+    return made
+
+
 # ---- every type ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("packed", [True, False], ids=["packed", "file"])
+PLACES = ("device", "packed", "file")
+
+
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("type_", ALL_TYPES, ids=name_of)
-def test_every_type(lab: Lab, type_: Type, packed: bool) -> None:
-    """One column and eleven, rows that no workgroup divides, activations past f16's range."""
-    slow = "lavapipe" not in lab.backend.device.description
-    if slow and (type_ not in FEW_TYPES or not (packed or type_ == Type.Q6_K)):
+def test_every_type(backend: WgpuBackend, type_: Type, place: str) -> None:
+    """One column and eleven, rows that no workgroup divides, activations past f16's range; weights
+    where the device likes them, packed in buffers, and in the file's layout."""
+    profile = backend.device.profile
+    main = "lavapipe" in backend.device.description
+    if not main and (type_ not in FEW_TYPES or place != "device"):
         pytest.skip("this type and place are tested on lavapipe")
-    w, exact = weights(lab, type_, (512, 37), int(type_), packed=packed)
+    if place == "packed" and (type_ in PLAIN or not profile.texel_reads):
+        pytest.skip("no place of its own for this type here")
+    lab = Lab(windowed(backend, "no-texels") if place == "packed" else backend)
+    w, exact = weights(lab, type_, (512, 69), int(type_), packed=place != "file")
     x = values((11, 512), int(type_)).astype(np.float32)
     x[3] *= 1e5
     for n in (1, 11):
         got = product(lab, w, lab.tensor(x[-n:]))
         terms = magnitude(exact, x[-n:].astype(np.float64))
         assert_close(got, x[-n:].astype(np.float64) @ exact.T, terms)
+    lab.free()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -164,18 +181,10 @@ def test_more_workgroups_than_one_dimension_holds(one_lab: Lab) -> None:
 # ---- windows ------------------------------------------------------------------------------------
 
 
-def windowed(backend: WgpuBackend, mask: str) -> WgpuBackend:
-    device = backend.device
-    assert isinstance(device, WgpuDevice)
-    made = device.with_mask(mask).init_backend()
-    assert isinstance(made, WgpuBackend)
-    return made
-
-
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "file"])
 @pytest.mark.parametrize("type_", [Type.F16, Type.Q8_0, Type.Q6_K], ids=name_of)
 def test_weights_beyond_one_binding(first_backend: WgpuBackend, type_: Type, packed: bool) -> None:
-    lab = Lab(windowed(first_backend, "binding=64K"))
+    lab = Lab(windowed(first_backend, "binding=64K,no-texels"))
     w, exact = weights(lab, type_, (1024, 301), 3, packed=packed)
     x = values((3, 1024), 4)
     y = ops.mul_mat(lab.ctx, w, lab.tensor(x))
@@ -191,7 +200,7 @@ def test_weights_beyond_one_binding(first_backend: WgpuBackend, type_: Type, pac
 
 
 def test_results_and_batches_beyond_one_binding(first_backend: WgpuBackend) -> None:
-    lab = Lab(windowed(first_backend, "binding=64K"))
+    lab = Lab(windowed(first_backend, "binding=64K,no-texels"))
     ws, xs = values((3, 300, 64), 1), values((6, 200, 64), 2)
     y = ops.mul_mat(lab.ctx, lab.tensor(ws), lab.tensor(xs))
     got = lab.run(y)
@@ -204,10 +213,29 @@ def test_results_and_batches_beyond_one_binding(first_backend: WgpuBackend) -> N
     lab.free()
 
 
+def test_staged_columns_follow_what_is_written(one_lab: Lab) -> None:
+    """Products of one tensor share its copy until something else writes to its memory."""
+    ctx = one_lab.ctx
+    ws, xs = values((4, 70, 64), 1), values((3, 64), 2)
+    w = [one_lab.tensor(a) for a in ws]
+    x = one_lab.tensor(xs)
+    first, second = ops.mul_mat(ctx, w[0], x), ops.mul_mat(ctx, w[1], x)
+    doubled = ops.scale(ctx, x, 2.0, inplace=True)
+    third, fourth = ops.mul_mat(ctx, w[2], x), ops.mul_mat(ctx, w[3], doubled)
+    graph = one_lab.graph(first, second, doubled, third, fourth)
+    one_lab.backend.graph_compute(graph)
+    wide = xs.astype(np.float64)
+    for y, a, factor in zip((first, second, third, fourth), ws, (1, 1, 2, 2), strict=True):
+        assert_close(y.numpy(), factor * wide @ a.astype(np.float64).T)
+    if one_lab.backend.device.profile.texel_reads:
+        plan = str(one_lab.backend.plan(graph))
+        assert plan.count("columns to a texture") == 3
+
+
 # ---- experts ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mask", ["", "binding=64K"], ids=["one binding", "windows"])
+@pytest.mark.parametrize("mask", ["", "binding=64K,no-texels"], ids=["one binding", "windows"])
 @pytest.mark.parametrize("variant", ["rows", "rows-direct", "group", "tile"])
 def test_experts(
     first_backend: WgpuBackend, variant: str, mask: str, monkeypatch: pytest.MonkeyPatch

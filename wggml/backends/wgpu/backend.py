@@ -12,11 +12,12 @@ from wggml.backends.wgpu.buffer import WgpuBuffer
 from wggml.backends.wgpu.device import WgpuDevice
 from wggml.backends.wgpu.errors import trap
 from wggml.backends.wgpu.implementation import raw_api, translate
+from wggml.backends.wgpu.optimize import gather
 from wggml.backends.wgpu.plan import Plan, compile_plan
 from wggml.core.graph import Graph
 from wggml.core.tensor import Tensor
 from wggml.errors import UsageError
-from wggml.hal.interface import Backend, Bytes, Counters, Event
+from wggml.hal.interface import Backend, Bytes, Counters, Event, KeepAlive
 
 MAX_PLANS = 64
 
@@ -128,6 +129,10 @@ class WgpuBackend(Backend):
     def _retire(self, plan: Plan) -> None:
         """A plan without uid is used once. Destroying a buffer after its submit is allowed."""
         plan.free()
+
+    def graph_optimize(self, graph: Graph, keep: KeepAlive) -> None:
+        if self.fusion:
+            gather(graph, keep)
 
     def synchronize(self) -> None:
         try:

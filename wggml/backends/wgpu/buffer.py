@@ -20,6 +20,7 @@ from wggml.hal.interface import Buffer, BufferType, BufferUsage, Bytes
 
 if TYPE_CHECKING:
     from wggml.backends.wgpu.device import WgpuDevice
+    from wggml.backends.wgpu.texels import TexelTensor
 
 # write_buffer stages its data: pieces bound the host memory that an upload takes.
 UPLOAD_PIECE = 16 << 20
@@ -61,6 +62,8 @@ class WgpuBuffer(Buffer):
         self.gpu: Any = self.device.create_buffer(
             self.gpu_size, self.device.storage_usage(), buft.name
         )
+        # packed tensors that lie in textures instead, by their place in the buffer
+        self.texels: dict[int, TexelTensor] = {}
         self._usage = BufferUsage.ANY
         self._holds_quants = False
 
@@ -130,6 +133,9 @@ class WgpuBuffer(Buffer):
         if not self.freed:
             self.freed = True
             self.gpu.destroy()
+            for held in self.texels.values():
+                held.free()
+            self.texels.clear()
 
     # ---- bytes --------------------------------------------------------------------------------
 

@@ -1,15 +1,8 @@
 """`PlanBuilder`: op families add dispatches to a plan through it.
 
-A family names operands and parameters; the builder decides how they are bound:
-
-- An operand is a byte range of the buffer its tensor lies in. Its offset is aligned down to what
-  the device asks for; the rest arrives in the shader as `P.off_<name>`, in elements.
-- Operands of one buffer whose bound ranges overlap share one binding (a template then sees the same
-  variable under both names), because two writable bindings must not overlap. In-place variants come
-  out of this by themselves. Where element types differ, wgpu-native gets two bindings.
-- Operands in WEIGHTS buffers are bound `read`, all others `read_write`: WebGPU refuses `read` and
-  `read_write` of one buffer in one dispatch even for disjoint ranges.
-- Parameters (`P.<name>`: u32 for ints, f32 for floats) lie in one uniform buffer per plan.
+A family names operands and parameters; how operands are bound is decided in binding.py. Parameters
+(`P.<name>`: u32 for ints, f32 for floats) lie in one uniform buffer per plan. Dispatches are only
+collected here: the plan compiler joins and binds them when all are known.
 """
 
 from __future__ import annotations
@@ -22,71 +15,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from wggml.backends.wgpu.pipelines import Pipeline, PipelineKey
+from wggml.backends.wgpu import texels
+from wggml.backends.wgpu.binding import ELEM_SIZE, SCRATCH, Operand, bind
 from wggml.core.tensor import Tensor
 from wggml.errors import AllocationError, UnsupportedOpError
-from wggml.hal.interface import BufferUsage
 
 if TYPE_CHECKING:
     from wggml.backends.wgpu.buffer import WgpuBuffer
     from wggml.backends.wgpu.device import WgpuDevice
     from wggml.backends.wgpu.profile import DeviceProfile
 
+__all__ = ["Operand", "PlanBuilder", "Request", "fold_groups"]
+
 # A one-dimensional grid past 65535 workgroups is folded into rows of FOLD workgroups. Shaders undo
 # it with `flat_group` of include/grid.wgsl and ignore what lies past their own count.
 FOLD = 32768
 MAX_GROUPS_PER_DIM = 65535
 
-ELEM_SIZE = {
-    "u32": 4, "i32": 4, "f32": 4, "f16": 2, "atomic<u32>": 4,
-    "vec2<u32>": 8, "vec2<f32>": 8, "vec4<u32>": 16, "vec4<i32>": 16, "vec4<f32>": 16,
-    "vec4<f16>": 8,
-}  # fmt: skip
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A dispatch as a family asked for it."""
 
-@dataclass(slots=True)
-class Operand:
-    """A byte range of a buffer seen as an array of `elem`. `key` tells buffers apart."""
-
-    name: str
-    key: object
-    buffer: WgpuBuffer | None
-    gpu: Any
-    offset: int
-    nbytes: int
-    elem: str
-    write: bool
-    gpu_size: int
-    what: str  # for messages: the tensor's name or what it is
-
-
-@dataclass(slots=True)
-class Slot:
-    """One storage binding."""
-
-    gpu: Any
-    offset: int
-    nbytes: int
-    elem: str
-    access: str
-    is_scratch: bool = False
-
-
-@dataclass(slots=True)
-class Dispatch:
-    """One entry of a plan. `params_offset` and `bind_group` are set at the end."""
-
-    label: str
-    pipeline: Pipeline
-    slots: tuple[Slot, ...]
-    params: bytes
+    shader: str
+    operands: tuple[Operand, ...]
+    consts: tuple[tuple[str, object], ...]
+    params: tuple[tuple[str, int | float], ...]
     groups: tuple[int, int, int]
+    label: str
     node: str
-    params_offset: int = 0
-    bind_group: Any = None
-
-
-_SCRATCH = "scratch"
 
 
 class PlanBuilder:
@@ -103,7 +60,7 @@ class PlanBuilder:
         self.device = device
         self.fusion = fusion
         self.profile: DeviceProfile = device.profile
-        self.dispatches: list[Dispatch] = []
+        self.requests: list[Request] = []
         self.buffers: set[WgpuBuffer] = set()
         self.scratch_size = 0
         self._scratch_used = 0
@@ -112,6 +69,7 @@ class PlanBuilder:
         self.upcoming: Sequence[Tensor] = ()
         self.use_counts: Mapping[Tensor, int] = use_counts or {}
         self.consumed = 1
+        self.staged: Any = None  # what matrix products keep from one node to the next
 
     # ---- operands ---------------------------------------------------------------------------
 
@@ -148,6 +106,16 @@ class PlanBuilder:
         self.buffers.add(buffer)
         return self._make(buffer, offset, nbytes, elem, name, write, f"bytes of {buffer!r}")
 
+    def texture(
+        self, view: Any, elem: str, *, name: str, buffer: WgpuBuffer | None = None
+    ) -> Operand:
+        """A texture (texels.py) of WGSL type `elem`. The plan lives no longer than `buffer`, which
+        owns it. Dispatches that share one which is written are kept in order."""
+        if buffer is not None:
+            self.buffers.add(buffer)
+        write = elem == texels.ACTIVATIONS_OUT
+        return Operand(name, view, buffer, view, 0, 16, elem, write, 0, "a texture")
+
     def starts_on(self, t: Tensor, nbytes: int, byte_offset: int = 0) -> bool:
         """True when `t`'s place plus `byte_offset` is a multiple of `nbytes`."""
         self._buffer_of(t)
@@ -169,7 +137,7 @@ class PlanBuilder:
         self._scratch_used = offset + size
         self.scratch_size = max(self.scratch_size, self._scratch_used)
         return Operand(
-            name, _SCRATCH, None, None, offset, size, elem, True, 1 << 62, "scratch memory"
+            name, SCRATCH, None, None, offset, size, elem, True, 1 << 62, "scratch memory"
         )
 
     def _buffer_of(self, t: Tensor) -> WgpuBuffer:
@@ -224,62 +192,13 @@ class PlanBuilder:
         count = fold_groups(groups)
         if 0 in count:
             return
-        slots, where = self._bind(shader, operands)
-        values: dict[str, int | float] = {}
-        for op in operands:
-            slot = slots[where[op.name]]
-            values[f"off_{op.name}"] = (op.offset - slot.offset) // ELEM_SIZE[op.elem]
-        values.update(params or {})
-        names = _variable_names(operands, where, len(slots))
-        key = PipelineKey(
-            shader,
-            tuple(sorted((consts or {}).items())),
-            tuple((names[i], s.elem, s.access) for i, s in enumerate(slots)),
-            tuple((op.name, where[op.name]) for op in operands),
-            tuple((k, "f32" if isinstance(v, float) else "u32") for k, v in values.items()),
-        )
-        pipeline = self.device.pipelines.get(key)
-        data = pack_params(values)
-        self.dispatches.append(
-            Dispatch(label or shader, pipeline, tuple(slots), data, count, self._node)
-        )
-
-    def _bind(self, shader: str, operands: Sequence[Operand]) -> tuple[list[Slot], dict[str, int]]:
-        written = {id(op.key) for op in operands if op.write}
-        spans = [self._span(op, id(op.key) in written) for op in operands]
-        slots: list[Slot] = []
-        where: dict[str, int] = {}
-        for i in _in_groups(operands, spans, self.profile.is_dawn):
-            members = [spans[j] for j in i]
-            first = members[0]
-            begin = min(s.offset for s in members)
-            end = max(s.offset + s.nbytes for s in members)
-            for j in i:
-                where[operands[j].name] = len(slots)
-            slot = Slot(first.gpu, begin, end - begin, first.elem, first.access, first.is_scratch)
-            if slot.nbytes > self.profile.max_binding:
-                raise UnsupportedOpError(
-                    f"{shader}: operand {operands[i[0]].name} ({operands[i[0]].what!r}) needs "
-                    f"{slot.nbytes} bytes in one binding; device {self.device.name} allows "
-                    f"{self.profile.max_binding}"
-                )
-            slots.append(slot)
-        if len(slots) > self.profile.max_storage_buffers:
-            raise UnsupportedOpError(
-                f"{shader}: {len(slots)} storage bindings; device {self.device.name} allows "
-                f"{self.profile.max_storage_buffers} in one stage"
+        bind(self.profile, shader, operands)  # limits are checked where the family can be named
+        self.requests.append(
+            Request(
+                shader, tuple(operands), tuple(sorted((consts or {}).items())),
+                tuple((params or {}).items()), count, label or shader, self._node,
             )
-        return slots, where
-
-    def _span(self, op: Operand, written: bool) -> Slot:
-        """The range bound for one operand alone: aligned down, rounded up to whole elements."""
-        align = self.profile.min_storage_offset_alignment
-        begin = op.offset // align * align
-        unit = max(ELEM_SIZE[op.elem], 4)
-        end = min(op.offset + -(-op.nbytes // unit) * unit, op.gpu_size)
-        is_weight = op.buffer is None or op.buffer.usage == BufferUsage.WEIGHTS
-        access = "read" if is_weight and not written else "read_write"
-        return Slot(op.gpu, begin, end - begin, op.elem, access, op.key is _SCRATCH)
+        )  # fmt: skip
 
     # ---- called by the plan compiler ----------------------------------------------------------
 
@@ -289,45 +208,6 @@ class PlanBuilder:
         self._scratch_used = 0
         self.upcoming = upcoming
         self.consumed = 1
-
-
-def _in_groups(operands: Sequence[Operand], spans: Sequence[Slot], strict: bool) -> list[list[int]]:
-    """Operand indices that share a binding, in order of their first member.
-
-    Writable spans of one buffer that overlap are joined, transitively. Spans with different element
-    types cannot share a variable: they stay apart, which `strict` implementations refuse.
-    """
-    groups: list[list[int]] = []
-    for i, (op, span) in enumerate(zip(operands, spans, strict=True)):
-        hits = [
-            g for g in groups
-            if span.access == "read_write"
-            and any(operands[j].key is op.key and _overlap(spans[j], span) for j in g)
-        ]  # fmt: skip
-        same = [g for g in hits if spans[g[0]].elem == span.elem]
-        if strict and len(same) < len(hits):
-            other = operands[next(g for g in hits if g not in same)[0]]
-            raise UnsupportedOpError(
-                f"operands {op.name} ({op.elem}) and {other.name} ({other.elem}) overlap in one "
-                "buffer with different element types, which this WebGPU implementation refuses"
-            )
-        merged = [*sorted(j for g in same for j in g), i]
-        groups = [g for g in groups if g not in same]
-        groups.append(merged)
-    return sorted(groups, key=lambda g: g[0])
-
-
-def _overlap(a: Slot, b: Slot) -> bool:
-    return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
-
-
-def _variable_names(
-    operands: Sequence[Operand], where: Mapping[str, int], n_slots: int
-) -> list[str]:
-    names = [""] * n_slots
-    for op in operands:
-        names[where[op.name]] = names[where[op.name]] or f"buf_{op.name}"
-    return names
 
 
 def fold_groups(groups: int | tuple[int, int, int]) -> tuple[int, int, int]:
@@ -341,14 +221,3 @@ def fold_groups(groups: int | tuple[int, int, int]) -> tuple[int, int, int]:
             f"a grid of {groups} workgroups; WebGPU allows {MAX_GROUPS_PER_DIM} a dimension"
         )
     return groups
-
-
-def pack_params(values: Mapping[str, int | float]) -> bytes:
-    """The uniform struct: 4 bytes a value, padded to 16."""
-    words = np.zeros(-(-max(len(values), 1) // 4) * 4, np.uint32)
-    for i, v in enumerate(values.values()):
-        if isinstance(v, float):
-            words[i] = np.float32(v).view(np.uint32)
-        else:
-            words[i] = int(v) & 0xFFFFFFFF
-    return words.tobytes()

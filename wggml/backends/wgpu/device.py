@@ -16,6 +16,7 @@ from wggml.backends.wgpu.pipelines import PipelineCache
 from wggml.backends.wgpu.probe import probe_subgroups
 from wggml.backends.wgpu.profile import DeviceProfile, masked
 from wggml.backends.wgpu.readback import Reader
+from wggml.backends.wgpu.texels import TexelScratch
 from wggml.core.opcodes import VIEW_OPS, Op
 from wggml.core.tensor import Tensor
 from wggml.errors import DeviceError
@@ -60,6 +61,7 @@ class WgpuDevice(Device):
         self.type: DeviceType = adapter.type
         self.mask = mask
         self.created = Counters()  # buffers and bind groups made on this device
+        self.notes: list[str] = []  # what was done otherwise than meant to, and why
         self._index = index
         self._constants: dict[bytes, Any] = {}
         self._scratch: Any = None
@@ -68,6 +70,11 @@ class WgpuDevice(Device):
     def with_mask(self, mask: str) -> WgpuDevice:
         """The same adapter as another device, with features and limits taken away."""
         return WgpuDevice(self.adapter, self._index, mask)
+
+    def note(self, text: str) -> None:
+        """Remember something worth knowing, once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     # ---- opening ----------------------------------------------------------------------------
 
@@ -91,6 +98,11 @@ class WgpuDevice(Device):
     def pipelines(self) -> PipelineCache:
         """Compiled shaders."""
         return PipelineCache(self.gpu, self.profile)
+
+    @functools.cached_property
+    def texel_scratch(self) -> TexelScratch:
+        """Activations on their way into a texture."""
+        return TexelScratch(self)
 
     @functools.cached_property
     def reader(self) -> Reader:
@@ -120,6 +132,7 @@ class WgpuDevice(Device):
             f16="shader-f16" in features,
             subgroups="subgroup" in features or "subgroups" in features,
             immediates="immediates" in features,
+            texel_reads="llvmpipe" in self.adapter.device,
             timestamps="timestamp-query-inside-passes" in features,
         )
 

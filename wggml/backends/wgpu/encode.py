@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wggml.backends.wgpu.builder import Dispatch
 from wggml.backends.wgpu.implementation import raw_api
 from wggml.errors import UsageError
+
+if TYPE_CHECKING:
+    from wggml.backends.wgpu.dispatch import Dispatch
 
 ENV_ENCODE = "WGGML_WGPU_ENCODE"
 # Puts dispatches into an open compute pass.
 Recorder = Callable[[Any], None]
-Record = Callable[[Sequence[Dispatch]], Recorder]
+Record = Callable[["Sequence[Dispatch]"], Recorder]
 
 
 def choose(wanted: str | None) -> Record:

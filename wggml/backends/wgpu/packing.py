@@ -180,9 +180,9 @@ def _gather(blocks: U8, f: Field) -> U8:
     source = np.dtype({"names": ["v"], "formats": [f"V{f.nbytes}"], "offsets": [f.begin],
                        "itemsize": blocks.shape[1]})  # fmt: skip
     target = np.dtype({"names": ["v"], "formats": [f"V{f.nbytes}"], "itemsize": f.stride})
-    out[: n * f.stride].view(target)["v"] = np.ascontiguousarray(blocks).reshape(-1).view(source)[
-        "v"
-    ]
+    out[: n * f.stride].view(target)["v"] = (
+        np.ascontiguousarray(blocks).reshape(-1).view(source)["v"]
+    )
     return out
 
 

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wggml.backends.wgpu.builder import Dispatch, PlanBuilder, Slot
+from wggml.backends.wgpu import merge, texels
+from wggml.backends.wgpu.binding import Slot
+from wggml.backends.wgpu.builder import PlanBuilder
+from wggml.backends.wgpu.dispatch import Dispatch
 from wggml.backends.wgpu.implementation import module, translate
 from wggml.backends.wgpu.ops import op_table
 from wggml.core.graph import Graph
@@ -93,11 +96,10 @@ def compile_plan(device: WgpuDevice, graph: Graph, *, fusion: bool = True) -> Pl
         builder.begin_node(nodes[i], nodes[i:])
         _emit(builder, nodes[i])
         i += builder.consumed
-    uniforms = _uniforms(device, builder.dispatches)
+    dispatches = merge.dispatches(device, builder.requests, join=fusion)
+    uniforms = _uniforms(device, dispatches)
     scratch = device.scratch_buffer(builder.scratch_size) if builder.scratch_size else None
-    plan = Plan(
-        graph.uid, builder.dispatches, tuple(builder.buffers), len(nodes), uniforms, scratch
-    )
+    plan = Plan(graph.uid, dispatches, tuple(builder.buffers), len(nodes), uniforms, scratch)
     _bind(device, plan)
     return plan
 
@@ -126,12 +128,13 @@ def _uniforms(device: WgpuDevice, dispatches: Sequence[Dispatch]) -> Any:
     chunks: list[bytes] = []
     end = 0
     for d in dispatches:
-        if d.params not in offsets:
-            offsets[d.params] = end
-            padded = -(-len(d.params) // align) * align
-            chunks.append(d.params.ljust(padded, b"\0"))
-            end += padded
-        d.params_offset = offsets[d.params]
+        for block in d.params:
+            if block not in offsets:
+                offsets[block] = end
+                padded = -(-len(block) // align) * align
+                chunks.append(block.ljust(padded, b"\0"))
+                end += padded
+        d.params_at = tuple(offsets[block] for block in d.params)
     if not end:
         return None
     flags = module().BufferUsage
@@ -144,7 +147,7 @@ def _bind(device: WgpuDevice, plan: Plan) -> None:
     made: dict[object, Any] = {}
     for d in plan.dispatches:
         bound = tuple((id(s.gpu), s.offset, s.nbytes) for s in d.slots)
-        key = (d.pipeline.key.access, d.params_offset, len(d.params), bound)
+        key = (d.pipeline.key.access, d.params_at, tuple(map(len, d.params)), bound)
         group = made.get(key)
         if group is None:
             try:
@@ -166,6 +169,11 @@ def _entries(d: Dispatch, plan: Plan) -> list[dict[str, object]]:
     def of(s: Slot) -> Any:
         return plan.scratch if s.is_scratch else s.gpu
 
-    entries = [entry(i, of(s), s.offset, s.nbytes) for i, s in enumerate(d.slots)]
-    entries.append(entry(len(d.slots), plan.uniforms, d.params_offset, len(d.params)))
+    entries: list[dict[str, object]] = [
+        {"binding": i, "resource": s.gpu} if s.elem in texels.LAYOUTS
+        else entry(i, of(s), s.offset, s.nbytes)
+        for i, s in enumerate(d.slots)
+    ]  # fmt: skip
+    for i, (at, block) in enumerate(zip(d.params_at, d.params, strict=True), len(d.slots)):
+        entries.append(entry(i, plan.uniforms, at, len(block)))
     return entries

@@ -28,6 +28,7 @@ class DeviceProfile:
         subgroup_size: lanes of a subgroup as a shader counted them when the device was opened, 0
             when unknown. The driver's figure is not trusted; results must not depend on this one.
         immediates: small per-dispatch constants exist.
+        texel_reads: packed weights lie in textures, since buffer loads are slow (`texels.py`).
         timestamps: `write_timestamp` works inside a pass.
     """
 
@@ -47,6 +48,7 @@ class DeviceProfile:
     subgroups: bool = False
     subgroup_size: int = 0
     immediates: bool = False
+    texel_reads: bool = False
     timestamps: bool = False
 
     @property
@@ -68,6 +70,8 @@ _FLAGS: dict[str, dict[str, object]] = {
     "no-subgroups": {"subgroups": False, "subgroup_size": 0},
     "no-immediates": {"immediates": False},
     "no-timestamps": {"timestamps": False},
+    "texels": {"texel_reads": True},
+    "no-texels": {"texel_reads": False},
     "software": {"is_software": True},
     "hardware": {"is_software": False},
 }

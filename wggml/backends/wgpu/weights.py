@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wggml.backends.wgpu import packing
+from wggml.backends.wgpu import packing, texels
 from wggml.core.tensor import Tensor
 from wggml.core.types import type_size
 from wggml.hal.interface import Bytes
@@ -34,6 +34,7 @@ def write(buffer: WgpuBuffer, t: Tensor, raw: Bytes, offset: int) -> None:
     """Write file bytes `raw` at `offset` of `t`; ranges that are no whole granules of blocks are
     read, merged and written back."""
     root, lay, at = _locate(t)
+    store = texels.texels_of(root)
     size = type_size(root.type)
     begin, end = offset + at, offset + at + len(raw)
     unit = size * lay.granule
@@ -46,6 +47,9 @@ def write(buffer: WgpuBuffer, t: Tensor, raw: Bytes, offset: int) -> None:
     step = max(PIECE // unit, 1) * lay.granule
     for block in range(first, last, step):
         i, n = (block - first) * size, min(step, last - block) * size
+        if store is not None:
+            texels.write_blocks(store, block, raw[i : i + n])
+            continue
         for place, data in packing.pack(lay, block, raw[i : i + n]):
             buffer.write_bytes(_base(root) + place, data)
 
@@ -77,6 +81,9 @@ def _base(root: Tensor) -> int:
 def _read_blocks(
     buffer: WgpuBuffer, root: Tensor, lay: packing.Layout, first: int, count: int
 ) -> Bytes:
+    store = texels.texels_of(root)
+    if store is not None:
+        return texels.read_blocks(store, first, count)
     spans = packing.spans(lay, first, count)
     parts = [buffer.read_bytes(_base(root) + begin, n) for begin, n in spans]
     return packing.unpack(lay, first, count, parts)

@@ -10,7 +10,7 @@ from wggml.core.opcodes import Op
 
 FAMILIES = (
     "attention", "conv", "elementwise", "fill", "image", "mul_mat", "norm", "pool", "recurrent",
-    "reduce", "rope", "rows", "shape", "softmax", "unfold", "upscale",
+    "reduce", "rope", "rows", "shape", "softmax", "unfold", "update", "upscale",
 )  # fmt: skip
 
 

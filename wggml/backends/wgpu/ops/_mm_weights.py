@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wggml.backends.wgpu import packing, weights
+from wggml.backends.wgpu import packing, texels, weights
 from wggml.core.tensor import Tensor
 from wggml.core.types import TRAITS, Type
 
 if TYPE_CHECKING:
+    from wggml.backends.wgpu.buffer import WgpuBuffer
     from wggml.backends.wgpu.builder import Operand, PlanBuilder
 
 PLAIN = frozenset({Type.F32, Type.F16, Type.BF16})
@@ -26,7 +27,7 @@ class WeightView:
 
     Attributes:
         t: the tensor, [k, rows, n2, n3].
-        mode: `packed`, `native`, `quad` or `elem`.
+        mode: `packed`, `texel`, `native`, `quad` or `elem`.
         unit: bytes of a unit in the file's layout.
         strides: units from one row, matrix, stack of matrices to the next.
         row_units: units that a row spans.
@@ -53,10 +54,10 @@ class WeightView:
 
     @property
     def bytes_per_unit(self) -> int:
-        """Bytes of one unit in the widest operand."""
+        """Bytes of one unit in the widest operand; bindings do not limit textures."""
         if self.mode == "packed":
             return max(f.stride for f in packing.FIELDS[self.t.type])
-        return self.unit
+        return 1 if self.mode == "texel" else self.unit
 
     def units(self, rows: int, n2: int, n3: int) -> int:
         """Units from the first of `rows` rows in `n2` x `n3` matrices to the end of the last."""
@@ -68,6 +69,8 @@ class WeightView:
         tell where in them the first unit lies."""
         if self.mode == "packed":
             return self._bind_packed(b, self.first + start, count)
+        if self.mode == "texel":
+            return self._bind_texels(b, self.first + start)
         assert self.t.data is not None
         offset = start * self.unit
         if self.mode == "quad":
@@ -98,6 +101,16 @@ class WeightView:
             )
         return operands, {"w_off": rest, "w_byte": 0}
 
+    def _bind_texels(self, b: PlanBuilder, start: int) -> tuple[list[Operand], dict[str, int]]:
+        store = texels.texels_of(self.t)
+        assert store is not None
+        home: WgpuBuffer = self.t.placed_in  # type: ignore[assignment]
+        operands = [
+            b.texture(view, texels.WEIGHTS, name=f"w_{name}", buffer=home)
+            for name, view in store.views.items()
+        ]
+        return operands, {"w_off": start, "w_byte": 0}
+
 
 def view_weights(b: PlanBuilder, t: Tensor) -> WeightView:
     """Choose how `t` (placed) is read."""
@@ -108,7 +121,8 @@ def view_weights(b: PlanBuilder, t: Tensor) -> WeightView:
     strides = (t.nb[1] // size, t.nb[2] // size, t.nb[3] // size)
     row_units = t.ne[0] // traits.blck_size
     if weights.is_packed(t):
-        return WeightView(t, "packed", size, strides, row_units, t.view_offs // size)
+        mode = "texel" if texels.is_in_texels(t) else "packed"
+        return WeightView(t, mode, size, strides, row_units, t.view_offs // size)
     return WeightView(t, "native", size, strides, row_units)
 
 

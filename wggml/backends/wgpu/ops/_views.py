@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wggml.backends.wgpu.ops import elementwise
+from wggml.backends.wgpu.ops import elementwise, shape
 from wggml.core.opcodes import Op
 from wggml.core.tensor import Shape4, Tensor
 
@@ -26,3 +26,12 @@ def emit_add(b: PlanBuilder, dst: Tensor, x: Tensor, y: Tensor) -> None:
     """dst = x + y, `y` repeating; `dst` is a part made for this."""
     dst.op, dst.src = Op.ADD, [x, y]
     elementwise.FAMILY[Op.ADD].emit(b, dst)
+
+
+def copy_whole(b: PlanBuilder, dst: Tensor, src: Tensor, label: str) -> None:
+    """dst = src, both of one type and shape."""
+    shape.copy(b, _place(dst), _place(src), label)
+
+
+def _place(t: Tensor) -> shape.Place:
+    return shape.Place(t, t.ne, t.nb)

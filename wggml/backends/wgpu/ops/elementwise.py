@@ -75,7 +75,7 @@ GLU: dict[GluOp, str] = {
     GluOp.SWIGLU_CLAMP: "min(x, V(P.p1)) * sigmoid(min(x, V(P.p1))) * clamp(y, V(-P.p1), V(P.p1))",
 }
 
-BINARY: dict[Op, str] = {Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/"}
+BINARY: dict[Op, str] = {Op.ADD: "+", Op.ADD1: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/"}
 
 
 def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:

@@ -8,58 +8,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.ops._mm_inputs import (
+    X_TYPES,
+    Columns,
+    bind_x,
+    columns_of,
+    wants_staging,
+)
 from wggml.backends.wgpu.ops._mm_variants import Variant, choose
 from wggml.backends.wgpu.ops._mm_weights import PLAIN, WeightView, view_weights
 from wggml.backends.wgpu.packing import FIELDS
 from wggml.backends.wgpu.profile import DeviceProfile
 from wggml.core.opcodes import Op
 from wggml.core.tensor import Tensor
-from wggml.core.types import TRAITS, Type, type_name
+from wggml.core.types import TRAITS, type_name
 from wggml.errors import UnsupportedOpError
 
 if TYPE_CHECKING:
-    from wggml.backends.wgpu.builder import Operand, PlanBuilder
+    from wggml.backends.wgpu.builder import PlanBuilder
 
 CHUNK = 32  # weights that a kernel takes at a time along a row
-X_TYPES = {Type.F32: "f32", Type.F16: "f16", Type.BF16: "bf16"}
 MAX_INDEX = 2**32
 LONG_LOADS = frozenset({"native", "elem"})  # several words and shifts a load
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The second operand and the result as stacks of matrices of columns.
-
-    Byte strides: `x1`, `x2`, `x3` from a column, matrix, stack of `x` to the next; `y1` .. of the
-    result. `n` columns a matrix, `n2` matrices, `n3` stacks; matrix i2 of the result uses weights
-    i2 // ratio2, stack i3 weights i3 // ratio3.
-    """
-
-    x: Tensor
-    y: Tensor
-    n: int
-    n2: int
-    n3: int
-    ratio2: int
-    ratio3: int
-    x1: int
-    x2: int
-    x3: int
-    y1: int
-    y2: int
-    y3: int
-
-    def x_bytes(self, n: int, n2: int, n3: int) -> int:
-        """Bytes from the first column of such a part to the end of the last."""
-        column = self.x.ne[0] * TRAITS[self.x.type].type_size
-        return column + (n - 1) * self.x1 + (n2 - 1) * self.x2 + (n3 - 1) * self.x3
-
-    def y_bytes(self, rows: int, n: int, n2: int, n3: int) -> int:
-        return rows * 4 + (n - 1) * self.y1 + (n2 - 1) * self.y2 + (n3 - 1) * self.y3
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,27 +102,10 @@ def _slack(profile: DeviceProfile) -> int:
 def _emit(b: PlanBuilder, t: Tensor) -> None:
     w, x = _sources(t)
     view = view_weights(b, w)
-    columns = _columns(t, w, x)
+    columns = columns_of(t, w, x)
     variant = choose(b.profile, columns.n, long_loads=view.mode in LONG_LOADS)
     for part in _parts(b.profile, view, columns):
         _dispatch(b, variant, view, columns, part)
-
-
-def _columns(t: Tensor, w: Tensor, x: Tensor) -> Columns:
-    """Matrices that share weights become columns of one where strides allow: a token's heads of
-    one KV group, or a batch under one weight matrix."""
-    ratio2, ratio3 = x.ne[2] // w.ne[2], x.ne[3] // w.ne[3]
-    c = Columns(
-        x, t, x.ne[1], x.ne[2], x.ne[3], ratio2, ratio3,
-        x.nb[1], x.nb[2], x.nb[3], t.nb[1], t.nb[2], t.nb[3],
-    )  # fmt: skip
-    if ratio2 == 1 or (c.n > 1 and c.x2 != c.n * c.x1):
-        return c
-    x1, y1 = (c.x2, c.y2) if c.n == 1 else (c.x1, c.y1)
-    return replace(
-        c, n=c.n * ratio2, n2=c.n2 // ratio2, ratio2=1,
-        x1=x1, x2=c.x2 * ratio2, y1=y1, y2=c.y2 * ratio2,
-    )  # fmt: skip
 
 
 def _parts(profile: DeviceProfile, w: WeightView, c: Columns) -> Iterator[Part]:
@@ -194,7 +151,9 @@ def _dispatch(b: PlanBuilder, v: Variant, w: WeightView, c: Columns, p: Part) ->
     count = w.units(p.rows, _distinct(p.n2, c.ratio2), _distinct(p.n3, c.ratio3))
     operands, params = w.bind(b, start, count)
     x_start = p.col * c.x1 + p.i2 * c.x2 + p.i3 * c.x3
-    x_op, x_consts, x_params = _bind_x(b, c, x_start, c.x_bytes(p.cols, p.n2, p.n3))
+    box = (p.cols, p.n2, p.n3)
+    staged = wants_staging(b.profile, v.name, p.rows, w.t.ne[0])
+    x_op, x_consts, x_params = bind_x(b, c, x_start, box, staged=staged)
     y_start = p.row * 4 + p.col * c.y1 + p.i2 * c.y2 + p.i3 * c.y3
     y_op = b.operand(
         c.y, "f32", name="y", write=True, byte_offset=y_start,
@@ -221,32 +180,13 @@ def _dispatch(b: PlanBuilder, v: Variant, w: WeightView, c: Columns, p: Part) ->
     )  # fmt: skip
 
 
-def _bind_x(
-    b: PlanBuilder, c: Columns, start: int, nbytes: int
-) -> tuple[Operand, dict[str, object], dict[str, int]]:
-    """The second operand from byte `start` on: operand, constants, parameters."""
-    x = c.x
-    assert x.data is not None
-    strides = {"x_s1": c.x1, "x_s2": c.x2, "x_s3": c.x3}
-    counts = {"x_s1": c.n, "x_s2": c.n2, "x_s3": c.n3}
-    aligned = all(strides[s] % 16 == 0 for s in strides if counts[s] > 1)
-    if x.type == Type.F32 and x.ne[0] % 4 == 0 and aligned and b.starts_on(x, 16, start):
-        op = b.operand(x, "vec4<f32>", name="x", byte_offset=start, nbytes=nbytes)
-        mode, size, rest = "vec4", 16, 0
-    else:
-        mode, size = X_TYPES[x.type], TRAITS[x.type].type_size
-        rest = (x.data + start) % 4
-        elem = "f32" if mode == "f32" else "u32"
-        op = b.operand(x, elem, name="x", byte_offset=start - rest, nbytes=nbytes + rest)
-    params = {name: stride // size for name, stride in strides.items()}
-    return op, {"x_mode": mode}, {"x_byte": rest, **params}
-
-
 def _walk(w: WeightView, x_consts: dict[str, object]) -> dict[str, object]:
     """How a row is walked: in whole chunks, and what `tail` is left after them: nothing, quads, or
     also a piece of a quad. Loads that are not whole vec4s would make unrolled chunks very long."""
     k = w.t.ne[0]
-    chunked = w.t.type not in PLAIN or (w.mode == "quad" and x_consts["x_mode"] == "vec4")
+    chunked = w.t.type not in PLAIN or (
+        w.mode == "quad" and x_consts["x_mode"] in ("vec4", "texel")
+    )
     tail = "ragged" if k % 4 else "quads" if k % CHUNK or not chunked else ""
     return {"chunked": chunked, "tail": tail}
 
@@ -293,7 +233,9 @@ def _dispatch_id(b: PlanBuilder, t: Tensor, w: WeightView, first: int, count: in
     s1, s2, _ = w.strides
     operands, params = w.bind(b, first * s2, w.units(w.t.ne[1], count, 1))
     columns = Columns(x, t, 1, x.ne[1], x.ne[2], 1, 1, 0, x.nb[1], x.nb[2], 0, t.nb[1], t.nb[2])
-    x_op, x_consts, x_params = _bind_x(b, columns, 0, x.nbytes)
+    box = (1, x.ne[1], x.ne[2])
+    staged = wants_staging(b.profile, v.name, t.ne[0], w.t.ne[0])
+    x_op, x_consts, x_params = bind_x(b, columns, 0, box, staged=staged)
     y_op = b.operand(t, "f32", name="y", write=True)
     ids_op = b.operand(ids, "u32", name="ids")
     row_groups = math.ceil(t.ne[0] / v.rows)

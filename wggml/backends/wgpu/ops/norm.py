@@ -1,4 +1,5 @@
-"""RMS_NORM, NORM and L2_NORM, with a following multiplication and addition in the same dispatch."""
+"""RMS_NORM, NORM and L2_NORM, with a following multiplication and addition in the same dispatch;
+GROUP_NORM."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from wggml.backends.wgpu.family import OpImpl
 from wggml.backends.wgpu.fusion import can_run_with, overlaps_badly
 from wggml.backends.wgpu.ops._operands import optional, source, why_not_types
 from wggml.backends.wgpu.ops._rowwise import lanes, row_params
+from wggml.backends.wgpu.ops._views import copy_whole, part
 from wggml.backends.wgpu.ops._walk import strides_of
 from wggml.backends.wgpu.profile import DeviceProfile
 from wggml.core.opcodes import Op
@@ -59,25 +61,30 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
             break
         dst, extra[name] = found
         used += 1
-    operands = {"src0": a, **extra, "dst": dst}
+    _normalise(b, KINDS[t.op], {"src0": a, **extra, "dst": dst}, t.param_f32(0))
+    b.consumed = used
+
+
+def _normalise(b: PlanBuilder, kind: str, operands: dict[str, Tensor], eps: float) -> None:
+    """dst = normalised rows of src0, times weight and plus bias where there are such operands."""
+    a, dst = operands["src0"], operands["dst"]
     vec = 4 if all(_is_quad(b, s) for s in operands.values()) else 1
     elem = "vec4<f32>" if vec == 4 else "f32"
-    n = t.ne[0]
+    n = dst.ne[0]
     b.dispatch(
         "norm/norm.wgsl",
         operands=[b.operand(s, elem, name=k, write=k == "dst") for k, s in operands.items()],
         consts={
-            "kind": KINDS[t.op], "vec": vec, "elem": elem, "W": lanes(b.profile, n // vec),
-            "strided": a.nb[0] != 4, "mul": "weight" in extra, "add": "bias" in extra,
+            "kind": kind, "vec": vec, "elem": elem, "W": lanes(b.profile, n // vec),
+            "strided": a.nb[0] != 4, "mul": "weight" in operands, "add": "bias" in operands,
         },
         params={
-            "n": n // vec, "inv_n": 1.0 / n, "eps": t.param_f32(0), "src0_s0": strides_of(a)[0],
-            **row_params(t, vec, **operands),
+            "n": n // vec, "inv_n": 1.0 / n, "eps": eps, "src0_s0": strides_of(a)[0],
+            **row_params(dst, vec, **operands),
         },
-        groups=t.n_rows,
-        label="+".join([KINDS[t.op], *extra]),
+        groups=dst.n_rows,
+        label="+".join([kind, *(k for k in operands if k not in ("src0", "dst"))]),
     )  # fmt: skip
-    b.consumed = used
 
 
 def _is_quad(b: PlanBuilder, t: Tensor) -> bool:
@@ -89,4 +96,33 @@ def _is_quad(b: PlanBuilder, t: Tensor) -> bool:
     )
 
 
-FAMILY: dict[Op, OpImpl] = {op: OpImpl(_why_not, _emit) for op in KINDS}
+# ---- GROUP_NORM ---------------------------------------------------------------------------------
+
+
+def _why_not_group(profile: DeviceProfile, t: Tensor) -> str | None:
+    if not t.is_contiguous():
+        return "a result that is not contiguous"
+    return why_not_types(t, frozenset({Type.F32}))
+
+
+def _emit_group(b: PlanBuilder, t: Tensor) -> None:
+    """Groups of channels (dimension 2) are runs of memory: they are normalised as rows."""
+    a = source(t, 0)
+    if not a.is_contiguous():
+        copy_whole(b, t, a, "group_norm: rows")
+        a = t
+    size, channels = t.ne[0] * t.ne[1], t.ne[2]
+    per_group = -(-channels // t.param_i32(0))
+    whole = channels // per_group
+    for first, count, width in ((0, whole, per_group), (whole * per_group, 1, channels % per_group)):
+        n = size * width
+        if n and count:
+            ne, nb = (n, count, t.ne[3], 1), (4, 4 * n, t.nb[3], t.nb[3] * t.ne[3])
+            rows = {k: part(s, ne, nb, 4 * size * first) for k, s in (("src0", a), ("dst", t))}
+            _normalise(b, "norm", rows, t.param_f32(1))
+
+
+FAMILY: dict[Op, OpImpl] = {
+    **{op: OpImpl(_why_not, _emit) for op in KINDS},
+    Op.GROUP_NORM: OpImpl(_why_not_group, _emit_group),
+}

@@ -1,4 +1,4 @@
-"""SUM, SUM_ROWS, MEAN and ARGMAX."""
+"""SUM, SUM_ROWS, MEAN, ARGMAX, CUMSUM and COUNT_EQUAL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
-from wggml.backends.wgpu.ops._operands import source, why_not_strides
+from wggml.backends.wgpu.ops._operands import source, why_not_strides, why_not_types
 from wggml.backends.wgpu.ops._rowwise import lanes, row_params
 from wggml.backends.wgpu.ops._walk import strides_of
 from wggml.backends.wgpu.profile import DeviceProfile
@@ -22,8 +22,6 @@ def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
     a = source(t, 0)
     if a.type != Type.F32 or t.type not in (Type.F32, Type.I32):
         return f"values of type {type_name(a.type)}"
-    if t.op == Op.SUM and a.nb[0] != 4:
-        return "rows that are not contiguous"
     if not t.is_contiguous():
         return "a result that is not contiguous"
     return why_not_strides(t)
@@ -90,9 +88,72 @@ def _emit_argmax(b: PlanBuilder, t: Tensor) -> None:
     )
 
 
+# ---- CUMSUM -----------------------------------------------------------------------------------
+
+
+def _why_not_cumsum(profile: DeviceProfile, t: Tensor) -> str | None:
+    return why_not_types(t, frozenset({Type.F32}))
+
+
+def _emit_cumsum(b: PlanBuilder, t: Tensor) -> None:
+    a = source(t, 0)
+    width = lanes(b.profile, t.ne[0])
+    b.dispatch(
+        "reduce/cumsum.wgsl",
+        operands=[b.operand(a, "f32", name="src0"), b.operand(t, "f32", name="dst", write=True)],
+        consts={"W": width},
+        params={
+            "n": t.ne[0], "share": -(-t.ne[0] // width), "src0_s0": strides_of(a)[0],
+            "dst_s0": strides_of(t)[0], **row_params(t, 1, src0=a, dst=t),
+        },
+        groups=t.n_rows,
+        label="cumsum",
+    )  # fmt: skip
+
+
+# ---- COUNT_EQUAL --------------------------------------------------------------------------------
+
+
+def _why_not_count(profile: DeviceProfile, t: Tensor) -> str | None:
+    a, c = source(t, 0), source(t, 1)
+    if {a.type, c.type} != {Type.I32} or t.type != Type.I64:
+        return "anything but i32 in and i64 out"
+    return why_not_strides(t)
+
+
+def _emit_count(b: PlanBuilder, t: Tensor) -> None:
+    """Counts of rows into scratch memory, then those into one number of two words."""
+    a, c = source(t, 0), source(t, 1)
+    n = a.n_rows
+    partial = b.scratch(max(n, 1) * 4, "u32", name="dst")
+    b.dispatch(
+        "reduce/count_equal.wgsl",
+        operands=[b.operand(a, "u32", name="src0"), b.operand(c, "u32", name="src1"), partial],
+        consts={"W": lanes(b.profile, a.ne[0]), "compare": True},
+        params={
+            "n": a.ne[0], "src0_s0": strides_of(a)[0], "src1_s0": strides_of(c)[0],
+            **row_params(a, 1, src0=a, src1=c),
+        },
+        groups=n,
+        label="count_equal of rows",
+    )  # fmt: skip
+    b.dispatch(
+        "reduce/count_equal.wgsl",
+        operands=[
+            replace(partial, name="src0", write=False), b.operand(t, "u32", name="dst", write=True),
+        ],
+        consts={"W": lanes(b.profile, n), "compare": False},
+        params={"n": n, "n_rows": 1},
+        groups=1,
+        label="count_equal",
+    )  # fmt: skip
+
+
 FAMILY: dict[Op, OpImpl] = {
     Op.SUM: OpImpl(_why_not, _emit_sum),
     Op.SUM_ROWS: OpImpl(_why_not, _emit_rows),
     Op.MEAN: OpImpl(_why_not, _emit_rows),
     Op.ARGMAX: OpImpl(_why_not_argmax, _emit_argmax),
+    Op.CUMSUM: OpImpl(_why_not_cumsum, _emit_cumsum),
+    Op.COUNT_EQUAL: OpImpl(_why_not_count, _emit_count),
 }
