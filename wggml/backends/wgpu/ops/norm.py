@@ -114,7 +114,10 @@ def _emit_group(b: PlanBuilder, t: Tensor) -> None:
     size, channels = t.ne[0] * t.ne[1], t.ne[2]
     per_group = -(-channels // t.param_i32(0))
     whole = channels // per_group
-    for first, count, width in ((0, whole, per_group), (whole * per_group, 1, channels % per_group)):
+    for first, count, width in (
+        (0, whole, per_group),
+        (whole * per_group, 1, channels % per_group),
+    ):
         n = size * width
         if n and count:
             ne, nb = (n, count, t.ne[3], 1), (4, 4 * n, t.nb[3], t.nb[3] * t.ne[3])
