@@ -1,9 +1,12 @@
 // Normalisation of rows, optionally times a weight and plus a bias:
 //   rms:  x / sqrt(mean(x^2) + eps)     norm: (x - mean) / sqrt(variance + eps)
 //   l2:   x / max(sqrt(sum(x^2)), eps)
+// With `pre_add` (rms only) x is src0 + src1, which is stored in `added` as well.
 //
-// Bindings: src0, dst, and weight, bias if fused (f32 or vec4<f32>); dst may be src0.
-// Params: n (values a row, in elements of T), inv_n, eps, n1, n2 (rows), strides in T (values of src0 may lie apart).
+// Bindings: src0, dst; src1, added, weight, bias if fused (f32 or vec4<f32>); results may lie where
+// operands do.
+// Params: n (values a row, in elements of T), inv_n, eps, n1, n2, n_rows, strides in T; values of
+// src0 are src0_s0 apart if `strided`.
 // Grid: one workgroup of W lanes a row, flat. Limits: n_rows < 2^32.
 {{ decls }}
 {$ include "include/grid.wgsl" $}
@@ -13,6 +16,8 @@ alias T = {{ elem }};
 fn total(v: T) -> f32 {
     return {$ if vec == 4 $}dot(v, vec4<f32>(1.0)){$ else $}v{$ endif $};
 }
+{$ macro start(name) $}P.off_{{ name }} + i1 * P.{{ name }}_s1 + i2 * P.{{ name }}_s2 + i3 * P.{{ name }}_s3{$ endmacro $}
+{$ macro loaded() $}{{ src0 }}[x + i{$ if strided $} * P.src0_s0{$ endif $}]{$ endmacro $}
 
 @compute @workgroup_size({{ W }})
 fn main(
@@ -25,23 +30,29 @@ fn main(
     let i1 = row - plane * P.n1;
     let i3 = plane / P.n2;
     let i2 = plane - i3 * P.n2;
-    let x = P.off_src0 + i1 * P.src0_s1 + i2 * P.src0_s2 + i3 * P.src0_s3;
-    let y = P.off_dst + i1 * P.dst_s1 + i2 * P.dst_s2 + i3 * P.dst_s3;
+    let x = {{ start("src0") }};
+    let y = {{ start("dst") }};
 
     var acc = T(0.0);
 $$ if kind == "norm"
-    for (var i = lane; i < P.n; i += {{ W }}u) { acc += {{ src0 }}[x + i{$ if strided $} * P.src0_s0{$ endif $}]; }
+    for (var i = lane; i < P.n; i += {{ W }}u) { acc += {{ loaded() }}; }
     let mean = sum(lane, total(acc)) * P.inv_n;
     acc = T(0.0);
     for (var i = lane; i < P.n; i += {{ W }}u) {
-        let d = {{ src0 }}[x + i{$ if strided $} * P.src0_s0{$ endif $}] - T(mean);
+        let d = {{ loaded() }} - T(mean);
         acc += d * d;
     }
     let scale = 1.0 / sqrt(sum(lane, total(acc)) * P.inv_n + P.eps);
 $$ else
-    let mean = 0.0;
+$$ if pre_add
+    let z = {{ start("src1") }};
+    let s = {{ start("added") }};
+$$ endif
     for (var i = lane; i < P.n; i += {{ W }}u) {
-        let v = {{ src0 }}[x + i{$ if strided $} * P.src0_s0{$ endif $}];
+        let v = {{ loaded() }}{$ if pre_add $} + {{ src1 }}[z + i]{$ endif $};
+$$ if pre_add
+        {{ added }}[s + i] = v;
+$$ endif
         acc += v * v;
     }
 $$ if kind == "rms"
@@ -51,13 +62,13 @@ $$ else
 $$ endif
 $$ endif
 $$ if mul
-    let w = P.off_weight + i1 * P.weight_s1 + i2 * P.weight_s2 + i3 * P.weight_s3;
+    let w = {{ start("weight") }};
 $$ endif
 $$ if add
-    let c = P.off_bias + i1 * P.bias_s1 + i2 * P.bias_s2 + i3 * P.bias_s3;
+    let c = {{ start("bias") }};
 $$ endif
     for (var i = lane; i < P.n; i += {{ W }}u) {
-        var v = {{ src0 }}[x + i{$ if strided $} * P.src0_s0{$ endif $}]{$ if kind == "norm" $} - T(mean){$ endif $};
+        var v = {$ if pre_add $}{{ added }}[s + i]{$ else $}{{ loaded() }}{$ endif $}{$ if kind == "norm" $} - T(mean){$ endif $};
         v *= scale;
 $$ if mul
         v *= {{ weight }}[w + i];

@@ -101,6 +101,28 @@ def test_fused_and_single_dispatches_agree(lab: Lab) -> None:
     assert (fused.counters.dispatches, single.counters.dispatches) == (1, 3)
 
 
+@pytest.mark.parametrize("n", [64, 33])
+@pytest.mark.parametrize("in_place", ["no", "sum on a", "all"])
+def test_sum_and_norm_in_one_dispatch(lab: Lab, n: int, in_place: str) -> None:
+    """The residual sum is stored as well, since later nodes read it."""
+    va, vc, vw = values((3, n), 1), values((3, n), 2), values((n,), 3)
+    a, c, w = lab.tensor(va), lab.tensor(vc), lab.tensor(vw, weights=True)
+    total = ops.add(lab.ctx, a, c)
+    y = ops.mul(lab.ctx, ops.rms_norm(lab.ctx, total, 1e-5), w)
+    z = ops.sub(lab.ctx, y, total) if in_place != "all" else ops.scale(lab.ctx, y, 1.0)
+    if in_place != "no":
+        total.buffer, total.data = a.buffer, a.data
+    if in_place == "all":
+        y.buffer, y.data = c.buffer, c.data
+    before = lab.backend.counters.dispatches
+    got = lab.run(z)
+    assert lab.backend.counters.dispatches == before + 2
+    s = va + vc
+    want = s / np.sqrt((s * s).mean(axis=1, keepdims=True) + 1e-5) * vw
+    np.testing.assert_allclose(got, want if in_place == "all" else want - s, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(total.numpy(), s, rtol=1e-6)
+
+
 def test_an_output_is_not_fused_away(lab: Lab) -> None:
     x = lab.tensor(values((2, 32), 1))
     w = lab.tensor(values((32,), 2))

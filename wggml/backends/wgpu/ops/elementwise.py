@@ -12,6 +12,7 @@ from wggml.backends.wgpu.ops._operands import (
     source,
     why_not_types,
 )
+from wggml.backends.wgpu.ops.norm import emit_after_add
 from wggml.backends.wgpu.profile import DeviceProfile
 from wggml.core.opcodes import GluOp, Op, UnaryOp
 from wggml.core.tensor import Tensor
@@ -94,6 +95,8 @@ def _add(b: PlanBuilder, shader: str, bound: Bound, label: str, **consts: object
 
 
 def _emit_binary(b: PlanBuilder, t: Tensor) -> None:
+    if t.op == Op.ADD and emit_after_add(b, t):
+        return
     a, c = source(t, 0), source(t, 1)
     bound = bind_elementwise(b, t, {"src0": a, "src1": c})
     bound.consts.pop("src0_vtype")

@@ -52,17 +52,44 @@ def _spreads(other: Tensor, t: Tensor) -> bool:
 
 
 def _emit(b: PlanBuilder, t: Tensor) -> None:
-    a = source(t, 0)
-    dst, used = t, 1
+    dst, extra = _chain(b, t, 0, [source(t, 0)])
+    _normalise(b, KINDS[t.op], {"src0": source(t, 0), **extra, "dst": dst}, t.param_f32(0))
+    b.consumed = 1 + len(extra)
+
+
+def _chain(
+    b: PlanBuilder, t: Tensor, k: int, before: list[Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """(result, weight and bias) of the norm `t`, `k` nodes ahead, with the multiplication and
+    addition behind it as far as they can run with it and with what touches `before`."""
+    dst = t
     extra: dict[str, Tensor] = {}
     for name, op in (("weight", Op.MUL), ("bias", Op.ADD)):
-        found = _follower(b, dst, op, used)
-        if found is None or overlaps_badly(found[0], a, found[1], *extra.values()):
+        found = _follower(b, dst, op, k + 1 + len(extra))
+        if found is None or overlaps_badly(found[0], *before, found[1], *extra.values()):
             break
         dst, extra[name] = found
-        used += 1
-    _normalise(b, KINDS[t.op], {"src0": a, **extra, "dst": dst}, t.param_f32(0))
-    b.consumed = used
+    return dst, extra
+
+
+def emit_after_add(b: PlanBuilder, t: Tensor) -> bool:
+    """Run the ADD `t` together with an RMS_NORM of its result, if that comes next; else False."""
+    a, c = source(t, 0), source(t, 1)
+    n = b.upcoming[1] if b.fusion and len(b.upcoming) > 1 else None
+    if n is None or n.op != Op.RMS_NORM or source(n, 0) is not t:
+        return False
+    if any(s.type != Type.F32 or s.nb[0] != 4 or s.ne != t.ne for s in (a, c, t, n)):
+        return False
+    if any(nb % 4 for s in (a, c, t, n) for nb in s.nb):
+        return False
+    dst, extra = _chain(b, n, 1, [a, c, t])
+    others = list(extra.values())
+    if overlaps_badly(t, a, c, *others) or overlaps_badly(dst, a, c, t, *others):
+        return False
+    operands = {"src0": a, "src1": c, "added": t, **extra, "dst": dst}
+    _normalise(b, "rms", operands, n.param_f32(0))
+    b.consumed = 2 + len(extra)
+    return True
 
 
 def _normalise(b: PlanBuilder, kind: str, operands: dict[str, Tensor], eps: float) -> None:
@@ -73,18 +100,25 @@ def _normalise(b: PlanBuilder, kind: str, operands: dict[str, Tensor], eps: floa
     n = dst.ne[0]
     b.dispatch(
         "norm/norm.wgsl",
-        operands=[b.operand(s, elem, name=k, write=k == "dst") for k, s in operands.items()],
+        operands=[
+            b.operand(s, elem, name=k, write=k in ("dst", "added")) for k, s in operands.items()
+        ],
         consts={
             "kind": kind, "vec": vec, "elem": elem, "W": lanes(b.profile, n // vec),
-            "strided": a.nb[0] != 4, "mul": "weight" in operands, "add": "bias" in operands,
+            "pre_add": "added" in operands, "strided": a.nb[0] != 4,
+            "mul": "weight" in operands, "add": "bias" in operands,
         },
         params={
             "n": n // vec, "inv_n": 1.0 / n, "eps": eps, "src0_s0": strides_of(a)[0],
             **row_params(dst, vec, **operands),
         },
         groups=dst.n_rows,
-        label="+".join([kind, *(k for k in operands if k not in ("src0", "dst"))]),
+        label="+".join(["add"] * ("added" in operands) + [kind, *_extras(operands)]),
     )  # fmt: skip
+
+
+def _extras(operands: dict[str, Tensor]) -> list[str]:
+    return [k for k in operands if k in ("weight", "bias")]
 
 
 def _is_quad(b: PlanBuilder, t: Tensor) -> bool:
