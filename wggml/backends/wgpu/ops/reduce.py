@@ -15,7 +15,7 @@ from wggml.core.tensor import Tensor
 from wggml.core.types import Type, type_name
 
 if TYPE_CHECKING:
-    from wggml.backends.wgpu.builder import PlanBuilder
+    from wggml.backends.wgpu.builder import Operand, PlanBuilder
 
 
 def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
@@ -53,27 +53,36 @@ def _row_sums(a: Tensor) -> dict[str, int | float]:
 def _emit_sum(b: PlanBuilder, t: Tensor) -> None:
     """Row sums into scratch memory, then those into one value."""
     a = source(t, 0)
+    src, dst = b.operand(a, "f32", name="src0"), b.operand(t, "f32", name="dst", write=True)
+    if a.n_rows <= 1:
+        _add_up(b, [src, dst], a.ne[0], 1, _row_sums(a), consts=(False, False))
+        return
     n = a.n_rows
-    partial = b.scratch(n * 4, "f32", name="dst")
+    partial = b.scratch(n * 8, "vec2<f32>", name="dst")
+    _add_up(b, [src, partial], a.ne[0], n, _row_sums(a), consts=(False, True))
+    one_row = {"n1": 1, "n2": 1, "n_rows": 1, "src0_s0": 1, "src0_s1": 0, "src0_s2": 0}
+    partials = replace(partial, name="src0", write=False)
+    _add_up(b, [partials, dst], n, 1, {"n": n, **one_row, "src0_s3": 0}, consts=(True, False))
+
+
+def _add_up(
+    b: PlanBuilder,
+    operands: list[Operand],
+    n: int,
+    rows: int,
+    params: dict[str, int | float],
+    *,
+    consts: tuple[bool, bool],
+) -> None:
+    pairs_in, pairs_out = consts
     b.dispatch(
-        "reduce/sum_rows.wgsl",
-        operands=[b.operand(a, "f32", name="src0"), partial],
-        consts={"W": lanes(b.profile, a.ne[0])},
-        params={"scale": 1.0, **_row_sums(a)},
-        groups=n,
-        label="sum of rows",
+        "reduce/sum.wgsl",
+        operands=operands,
+        consts={"W": lanes(b.profile, n), "pairs_in": pairs_in, "pairs_out": pairs_out},
+        params={**params, "zero": 0},
+        groups=rows,
+        label="sum of rows" if pairs_out else "sum",
     )
-    one_row = {"n1": 1, "n2": 1, "n_rows": 1, "src0_s0": 1, "scale": 1.0}
-    b.dispatch(
-        "reduce/sum_rows.wgsl",
-        operands=[
-            replace(partial, name="src0", write=False), b.operand(t, "f32", name="dst", write=True),
-        ],
-        consts={"W": lanes(b.profile, n)},
-        params={"n": n, **one_row, **dict.fromkeys(("src0_s1", "src0_s2", "src0_s3"), 0)},
-        groups=1,
-        label="sum",
-    )  # fmt: skip
 
 
 def _emit_argmax(b: PlanBuilder, t: Tensor) -> None:
