@@ -22,7 +22,7 @@ Constants: w_mode  "packed"  regions of a WEIGHTS buffer, one operand `w_<field>
 {$ if w_mode == "packed" $}
 {{ operands[name] }}[P.off_w_{{ name }} + ({{ n }}) * {{ units(name, 16) }} + {{ i }}]
 {$- elif w_mode == "texel" -$}
-textureLoad({{ operands[name] }}, texel(({{ n }}) * {{ units(name, 16) }} + {{ i }}), 0)
+textureLoad({{ operands[name] }}, texel(({{ n }}) * {{ units(name, 16) }} + {{ i }}))
 {$- else -$}
 quad_at({{ byte_of(name, n) }} + ({{ i }}) * 16u)
 {$- endif $}
@@ -33,20 +33,9 @@ quad_at({{ byte_of(name, n) }} + ({{ i }}) * 16u)
 {$ if w_mode == "packed" $}
 {{ operands[name] }}[P.off_w_{{ name }} + {{ n }}]
 {$- elif w_mode == "texel" -$}
-textureLoad({{ operands[name] }}, texel({{ n }}), 0).x
+textureLoad({{ operands[name] }}, texel({{ n }})).x
 {$- else -$}
 word_at({{ byte_of(name, n) }})
-{$- endif $}
-{$ endmacro $}
-
-{#- vec2<u32>: the two words of a field -#}
-{$ macro pair(name, n) $}
-{$ if w_mode == "packed" $}
-{{ operands[name] }}[P.off_w_{{ name }} + {{ n }}]
-{$- elif w_mode == "texel" -$}
-textureLoad({{ operands[name] }}, texel({{ n }}), 0).xy
-{$- else -$}
-vec2<u32>(word_at({{ byte_of(name, n) }}), word_at({{ byte_of(name, n) }} + 4u))
 {$- endif $}
 {$ endmacro $}
 
@@ -55,7 +44,7 @@ vec2<u32>(word_at({{ byte_of(name, n) }}), word_at({{ byte_of(name, n) }} + 4u))
 {$ if w_mode == "packed" $}
 ({{ operands[name] }}[P.off_w_{{ name }} + (({{ n }}) >> 1u)] >> ((({{ n }}) & 1u) * 16u))
 {$- elif w_mode == "texel" -$}
-(textureLoad({{ operands[name] }}, texel(({{ n }}) >> 1u), 0).x >> ((({{ n }}) & 1u) * 16u))
+(textureLoad({{ operands[name] }}, texel(({{ n }}) >> 1u)).x >> ((({{ n }}) & 1u) * 16u))
 {$- else -$}
 word_at({{ byte_of(name, n) }})
 {$- endif $}

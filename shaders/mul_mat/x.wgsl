@@ -9,7 +9,7 @@
 {$ if x_mode == "vec4" $}
 {{ x }}[P.off_x + {{ n }} + {{ i }}]
 {$- elif x_mode == "texel" -$}
-textureLoad({{ x }}, texel({{ n }} + {{ i }}), 0)
+textureLoad({{ x }}, texel({{ n }} + {{ i }}))
 {$- else -$}
 x_at(({{ n }}) + ({{ i }}) * 4u)
 {$- endif $}

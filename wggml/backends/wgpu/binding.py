@@ -100,6 +100,11 @@ def bind(profile: DeviceProfile, shader: str, operands: Sequence[Operand]) -> Bi
         )
         variables.append(f"buf_{op.name}")
     n_buffers = sum(s.elem not in texels.LAYOUTS for s in slots)
+    if len(slots) - n_buffers > profile.max_storage_textures:
+        raise UnsupportedOpError(
+            f"{shader}: {len(slots) - n_buffers} storage textures; the device allows "
+            f"{profile.max_storage_textures} in one stage"
+        )
     if n_buffers > profile.max_storage_buffers:
         raise UnsupportedOpError(
             f"{shader}: {n_buffers} storage bindings; the device allows "

@@ -33,7 +33,7 @@ _LIMITS = (
     "max-compute-invocations-per-workgroup", "max-compute-workgroup-size-x",
     "max-compute-workgroup-size-y", "max-compute-workgroup-size-z",
     "max-compute-workgroup-storage-size", "max-compute-workgroups-per-dimension",
-    "max-immediate-size",
+    "max-immediate-size", "max-storage-textures-per-shader-stage",
 )  # fmt: skip
 _WANTED = (
     "shader-f16", "subgroup", "subgroups", "timestamp-query", "timestamp-query-inside-passes",
@@ -119,6 +119,7 @@ class WgpuDevice(Device):
             max_binding=limits["max-storage-buffer-binding-size"] // 16 * 16,
             max_buffer=limits["max-buffer-size"] // 16 * 16,
             max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],
+            max_storage_textures=limits["max-storage-textures-per-shader-stage"],
             max_invocations=limits["max-compute-invocations-per-workgroup"],
             max_workgroup_size=(
                 limits["max-compute-workgroup-size-x"],

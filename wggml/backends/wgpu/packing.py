@@ -55,7 +55,9 @@ FIELDS: dict[Type, tuple[Field, ...]] = {
     Type.Q5_0: (
         _field("q", "vec4<u32>", 6, 16), _field("h", "u32", 2, 4), _field("d", "half", 0, 2),
     ),
-    Type.Q5_1: (_field("q", "vec4<u32>", 8, 16), _field("d", "vec2<u32>", 0, 8)),
+    Type.Q5_1: (
+        _field("q", "vec4<u32>", 8, 16), _field("h", "u32", 4, 4), _field("d", "u32", 0, 4),
+    ),
     Type.Q8_0: (_field("q", "vec4<u32>", 2, 32), _field("d", "half", 0, 2)),
     Type.Q2_K: (_field("q", "vec4<u32>", 0, 80), _field("d", "u32", 80, 4)),
     Type.Q3_K: (_field("q", "vec4<u32>", 0, 110, 112),),

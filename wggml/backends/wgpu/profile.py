@@ -28,7 +28,7 @@ class DeviceProfile:
         subgroup_size: lanes of a subgroup as a shader counted them when the device was opened, 0
             when unknown. The driver's figure is not trusted; results must not depend on this one.
         immediates: small per-dispatch constants exist.
-        texel_reads: packed weights lie in textures, since buffer loads are slow (`texels.py`).
+        texel_reads: packed weights lie in storage textures, buffer loads being slow (texels.py).
         timestamps: `write_timestamp` works inside a pass.
     """
 
@@ -38,6 +38,7 @@ class DeviceProfile:
     max_binding: int = 128 << 20
     max_buffer: int = 256 << 20
     max_storage_buffers: int = 8
+    max_storage_textures: int = 4
     max_invocations: int = 256
     max_workgroup_size: tuple[int, int, int] = (256, 256, 64)
     max_workgroup_memory: int = 16384

@@ -1,11 +1,11 @@
-"""Weights and activations read through textures, for drivers whose buffer loads are slow.
+"""Weights and activations read through storage textures, for drivers whose buffer loads are slow.
 
 Mesa's llvmpipe (lavapipe, and its OpenGL driver) loads from storage buffers lane by lane, testing
-each lane; its texture loads are straight-line code. On a processor without AVX-512 a word costs
-7 ns from a buffer and 1.1 ns from a texture, and matrix products are bound by that. Where
-`DeviceProfile.texel_reads` says so, the regions of a packed tensor (`packing.py`) lie in 2-D
-textures of `WIDTH` texels a row, one texture per region, with the buffer's range left untouched
-(memory that is never touched costs address space only).
+each lane; its image loads are straight-line code. On a processor without AVX-512 sixteen bytes cost
+a lane 28 ns from a buffer, 2 ns from a sampled texture and 0.4 ns from a storage texture, and
+matrix products are bound by that. Where `DeviceProfile.texel_reads` says so, the regions of a
+packed tensor (`packing.py`) lie in 2-D textures of `WIDTH` texels a row, one texture per region,
+with the buffer's range left untouched (memory that is never touched costs address space only).
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ MAX_ROWS = 8192  # every WebGPU device has textures this high
 # WGSL element type of a region -> texture format, bytes of a texel. Halves and bytes lie in words.
 _FORMATS = {
     "vec4<u32>": ("rgba32uint", 16),
-    "vec2<u32>": ("rg32uint", 8),
     "u32": ("r32uint", 4),
     "half": ("r32uint", 4),
     "byte": ("r32uint", 4),
 }
 
-# Element type of a texture operand -> its part of a bind group layout.
+
+def _layout(texel_format: str, access: str) -> dict[str, object]:
+    return {"storage_texture": {"access": access, "format": texel_format, "view_dimension": "2d"}}
+
+
+# WGSL type of a texture operand -> its part of a bind group layout.
 LAYOUTS: dict[str, dict[str, object]] = {
-    "texture_2d<u32>": {"texture": {"sample_type": "uint", "view_dimension": "2d"}},
-    "texture_2d<f32>": {"texture": {"sample_type": "unfilterable-float", "view_dimension": "2d"}},
-    "texture_storage_2d<rgba32float, write>": {
-        "storage_texture": {
-            "access": "write-only", "format": "rgba32float", "view_dimension": "2d",
-        }
-    },
-}  # fmt: skip
-WEIGHTS = "texture_2d<u32>"
-ACTIVATIONS = "texture_2d<f32>"
+    "texture_storage_2d<rgba32uint, read>": _layout("rgba32uint", "read-only"),
+    "texture_storage_2d<r32uint, read>": _layout("r32uint", "read-only"),
+    "texture_storage_2d<rgba32float, read>": _layout("rgba32float", "read-only"),
+    "texture_storage_2d<rgba32float, write>": _layout("rgba32float", "write-only"),
+}
+ACTIVATIONS = "texture_storage_2d<rgba32float, read>"
 ACTIVATIONS_OUT = "texture_storage_2d<rgba32float, write>"
 
 
@@ -86,21 +86,26 @@ def texels_of(t: Tensor) -> TexelTensor | None:
 
 
 class TexelTensor:
-    """The regions of one packed tensor, a texture each. `views` by field name."""
+    """The regions of one packed tensor, a texture each. `views`: (field name, WGSL type, view)."""
 
     def __init__(self, device: WgpuDevice, lay: packing.Layout) -> None:
         self.device = device
         self.layout = lay
         flags = module().TextureUsage
-        usage = int(flags.TEXTURE_BINDING | flags.COPY_DST | flags.COPY_SRC)
+        usage = int(flags.STORAGE_BINDING | flags.COPY_DST | flags.COPY_SRC)
         self._textures = [
             _new_texture(device, r.nbytes // _FORMATS[r.field.elem][1],
                          _FORMATS[r.field.elem][0], usage)
             for r in lay.regions
         ]  # fmt: skip
-        self.views: dict[str, Any] = {
-            r.field.name: t.create_view() for r, t in zip(lay.regions, self._textures, strict=True)
-        }
+        self.views: list[tuple[str, str, Any]] = [
+            (
+                r.field.name,
+                f"texture_storage_2d<{_FORMATS[r.field.elem][0]}, read>",
+                t.create_view(),
+            )
+            for r, t in zip(lay.regions, self._textures, strict=True)
+        ]
 
     def write(self, region: int, at: int, data: Bytes) -> None:
         """Store bytes at byte `at` of a region; both whole words, and whole texels by layout."""
@@ -164,7 +169,7 @@ class TexelScratch:
         i = self._turn = (self._turn + 1) % SCRATCH_COUNT
         if quads > self._capacity[i]:
             flags = module().TextureUsage
-            usage = int(flags.TEXTURE_BINDING | flags.STORAGE_BINDING)
+            usage = int(flags.STORAGE_BINDING)
             texture = _new_texture(self.device, quads, "rgba32float", usage)
             self._views[i] = texture.create_view()
             self._capacity[i] = -(-quads // WIDTH) * WIDTH

@@ -106,8 +106,7 @@ class WeightView:
         assert store is not None
         home: WgpuBuffer = self.t.placed_in  # type: ignore[assignment]
         operands = [
-            b.texture(view, texels.WEIGHTS, name=f"w_{name}", buffer=home)
-            for name, view in store.views.items()
+            b.texture(view, elem, name=f"w_{name}", buffer=home) for name, elem, view in store.views
         ]
         return operands, {"w_off": start, "w_byte": 0}
 
