@@ -55,34 +55,39 @@ def _emit_sum(b: PlanBuilder, t: Tensor) -> None:
     a = source(t, 0)
     src, dst = b.operand(a, "f32", name="src0"), b.operand(t, "f32", name="dst", write=True)
     if a.n_rows <= 1:
-        _add_up(b, [src, dst], a.ne[0], 1, _row_sums(a), consts=(False, False))
+        _sums(b, [src, dst], 1, _row_sums(a), pairs=(False, False))
         return
     n = a.n_rows
     partial = b.scratch(n * 8, "vec2<f32>", name="dst")
-    _add_up(b, [src, partial], a.ne[0], n, _row_sums(a), consts=(False, True))
-    one_row = {"n1": 1, "n2": 1, "n_rows": 1, "src0_s0": 1, "src0_s1": 0, "src0_s2": 0}
-    partials = replace(partial, name="src0", write=False)
-    _add_up(b, [partials, dst], n, 1, {"n": n, **one_row, "src0_s3": 0}, consts=(True, False))
+    _sums(b, [src, partial], n, _row_sums(a), pairs=(False, True))
+    add_up(b, [replace(partial, name="src0", write=False), dst], n)
 
 
-def _add_up(
+def add_up(b: PlanBuilder, operands: list[Operand], n: int) -> None:
+    """dst = sum of the `n` values of src0, an array of f32 or of (sum, rest) pairs."""
+    params = {"n": n, "n1": 1, "n2": 1, "n_rows": 1, "src0_s0": 1, "src0_s1": 0, "src0_s2": 0}
+    pairs = operands[0].elem == "vec2<f32>"
+    _sums(b, operands, 1, {**params, "src0_s3": 0}, pairs=(pairs, False))
+
+
+def _sums(
     b: PlanBuilder,
     operands: list[Operand],
-    n: int,
     rows: int,
     params: dict[str, int | float],
     *,
-    consts: tuple[bool, bool],
+    pairs: tuple[bool, bool],
 ) -> None:
-    pairs_in, pairs_out = consts
     b.dispatch(
         "reduce/sum.wgsl",
         operands=operands,
-        consts={"W": lanes(b.profile, n), "pairs_in": pairs_in, "pairs_out": pairs_out},
+        consts={
+            "W": lanes(b.profile, int(params["n"])), "pairs_in": pairs[0], "pairs_out": pairs[1],
+        },
         params={**params, "zero": 0},
         groups=rows,
-        label="sum of rows" if pairs_out else "sum",
-    )
+        label="sum of rows" if pairs[1] else "sum",
+    )  # fmt: skip
 
 
 def _emit_argmax(b: PlanBuilder, t: Tensor) -> None:
