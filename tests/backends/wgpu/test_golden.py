@@ -13,6 +13,9 @@ from wggml.core.opcodes import EMPTY_OPS
 from wggml.testing.opcases import OpCase, iter_cases, run_case
 
 ONE_IN = 9
+# ggml sums a transposed operand as if its rows lay without gaps; the recorded value is that of
+# other numbers.
+WRONG_REFERENCE = {"SUM/16051"}
 # Files whose cases have these ops in them; MUL_MAT and attention have tests of their own.
 FILES = (
     "ADD|SUB|MUL|DIV|SCALE|SQR|SQRT|LOG|SIN|COS|CLAMP|LEAKY_RELU|ABS|SGN|NEG|STEP|TANH|ELU|RELU"
@@ -24,6 +27,8 @@ FILES = (
 
 def sampled(case: OpCase) -> bool:
     ours = all(t.op in EMPTY_OPS or t.op in op_table() for t in case.tensors)
+    if case.id in WRONG_REFERENCE:
+        return False
     return ours and zlib.crc32(case.id.encode()) % ONE_IN == 0
 
 
