@@ -160,6 +160,18 @@ def test_plans_can_be_read(one_lab: Lab) -> None:
     assert "norm/norm.wgsl" in str(records) and "RMS_NORM" in str(plan)
 
 
+def test_debug_switch_prints_plans(
+    one_lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WGGML_BACKEND_DEBUG", "2")
+    graph, _, _ = small_graph(one_lab)
+    one_lab.backend.graph_compute(graph)
+    text = capsys.readouterr().err
+    assert "3 nodes" in text and "RMS_NORM" in text
+    one_lab.backend.graph_compute(graph)
+    assert not capsys.readouterr().err
+
+
 def test_empty_tensors_and_graphs_run(lab: Lab) -> None:
     x = lab.tensor(np.zeros((4, 0), np.float32))
     y = ops.sqr(lab.ctx, x)

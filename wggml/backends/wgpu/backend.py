@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import OrderedDict
 from time import perf_counter
 from typing import Any
@@ -20,6 +21,7 @@ from wggml.errors import UsageError
 from wggml.hal.interface import Backend, Bytes, Counters, Event, KeepAlive
 
 MAX_PLANS = 64
+ENV_DEBUG = "WGGML_BACKEND_DEBUG"
 
 
 class WgpuEvent(Event):
@@ -120,6 +122,7 @@ class WgpuBackend(Backend):
             plan.dispatches, self._record, self.max_dispatches_per_submit
         )
         self._counters.plans_built += 1
+        self._debug(plan)
         if uid:
             self._plans[uid] = plan
             while len(self._plans) > MAX_PLANS:
@@ -129,6 +132,19 @@ class WgpuBackend(Backend):
     def _retire(self, plan: Plan) -> None:
         """A plan without uid is used once. Destroying a buffer after its submit is allowed."""
         plan.free()
+
+    def _debug(self, plan: Plan) -> None:
+        """WGGML_BACKEND_DEBUG: 1 a line per new plan, 2 its dispatches as well."""
+        level = os.environ.get(ENV_DEBUG, "0")
+        if level == "0":
+            return
+        n = len({id(d.pipeline) for d in plan.dispatches})
+        head = f"{plan.nodes} nodes, {len(plan.dispatches)} dispatches, {n} pipelines"
+        print(f"{self.name} plan {plan.uid}: {head}", file=sys.stderr)
+        if level == "2":
+            print(plan, file=sys.stderr)
+            for note in self.device.notes:
+                print(f"{self.name} note: {note.splitlines()[0]}", file=sys.stderr)
 
     def graph_optimize(self, graph: Graph, keep: KeepAlive) -> None:
         if self.fusion:

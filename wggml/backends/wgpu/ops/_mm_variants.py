@@ -39,7 +39,7 @@ def _columns(n: int) -> int:
 
 def _rows(profile: DeviceProfile, n: int, *, bcast: bool, long_loads: bool) -> Variant:
     cols = _columns(n)
-    r = 1 if long_loads else 8 if cols <= 2 else 4
+    r = 1 if long_loads else 4
     size = profile.subgroup_size
     lanes = (8 if size >= 8 else 4) if bcast and size >= 4 else 0
     wg = max(8, size)
