@@ -1,8 +1,13 @@
-"""FLASH_ATTN_EXT on wgpu."""
+"""FLASH_ATTN_EXT on wgpu.
+
+Two kernels: `flash_attn.wgsl` gives each lane a cached position and exchanges between lanes;
+`flash_attn_rows.wgsl` gives each lane a row, for software adapters without subgroup functions.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
@@ -12,18 +17,21 @@ from wggml.core.tensor import Tensor
 from wggml.core.types import TRAITS, Type, type_name
 
 if TYPE_CHECKING:
-    from wggml.backends.wgpu.builder import Operand, PlanBuilder
+    from wggml.backends.wgpu.builder import PlanBuilder
 
-# Lanes of a workgroup without subgroup functions: enough to spread a head over, few barriers.
-LANES = 32
-# Accumulators (vec4) a lane may hold: rows a workgroup computes at once are cut to fit.
-MAX_ACCUMULATORS = 8
+# Lanes of a workgroup where subgroup functions are missing.
+SHARED_LANES, ROW_LANES = 32, 8
+# Cached positions that a lane of the row kernel takes between two rescalings.
+ROW_TOKENS = 4
+# Accumulators (vec4) a lane may hold: bounds how many rows share one pass over K and V. A GPU has
+# registers for fewer; on the host's cores what does not fit stays in the first-level cache.
+ACCUMULATORS = {True: 32, False: 8}
+# A software adapter's cores: with fewer workgroups than this some idle.
+MIN_GROUPS = 2
 _ELEMS = {
-    "f32x4": ("vec4<f32>", 16),
-    "f32": ("f32", 4),
-    "f16x4": ("vec2<u32>", 8),
-    "f16": ("u32", 2),
-}
+    "f32x4": ("vec4<f32>", 16), "f32": ("f32", 4),
+    "f16x8": ("vec4<u32>", 16), "f16x4": ("vec2<u32>", 8), "f16": ("u32", 2),
+}  # fmt: skip
 
 
 def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
@@ -45,16 +53,33 @@ def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
     return None
 
 
-def _mode(b: PlanBuilder, t: Tensor) -> str:
-    """How rows are loaded: four values at once where every row starts on such a unit."""
-    wide = "f32x4" if t.type == Type.F32 else "f16x4"
-    unit = _ELEMS[wide][1]
-    aligned = b.starts_on(t, unit) and not any(nb % unit for nb in t.nb[1:]) and t.ne[0] % 4 == 0
-    return wide if aligned else wide[:3]
+@dataclass(frozen=True, slots=True)
+class _Modes:
+    """How rows are loaded, and the values of one unit (8 or 4) of K and V."""
+
+    q: str
+    k: str
+    v: str
+    unit: int
 
 
-def _operand(b: PlanBuilder, t: Tensor, mode: str, name: str) -> Operand:
-    return b.operand(t, _ELEMS[mode][0], name=name)
+def _fits(b: PlanBuilder, t: Tensor, mode: str) -> bool:
+    """True when every row of `t` starts on a whole element of `mode` and is made of them."""
+    nbytes = _ELEMS[mode][1]
+    row = t.ne[0] * TRAITS[t.type].type_size
+    return b.starts_on(t, nbytes) and not any(nb % nbytes for nb in (row, *t.nb[1:]))
+
+
+def _modes(b: PlanBuilder, q: Tensor, k: Tensor, v: Tensor) -> _Modes:
+    """The widest loads that alignment allows. Units of 8 need both K and V to have them."""
+    wide = {Type.F16: "f16x8", Type.F32: "f32x4"}
+    q_mode = "f32x4" if _fits(b, q, "f32x4") else "f32"
+    if all(_fits(b, x, wide[x.type]) and x.ne[0] % 8 == 0 for x in (k, v)):
+        return _Modes(q_mode, wide[k.type], wide[v.type], 8)
+    four = {Type.F16: "f16x4", Type.F32: "f32x4"}
+    narrow = {Type.F16: "f16", Type.F32: "f32"}
+    k_mode, v_mode = (four[x.type] if _fits(b, x, four[x.type]) else narrow[x.type] for x in (k, v))
+    return _Modes(q_mode, k_mode, v_mode, 4)
 
 
 def _alibi(max_bias: float, n_head: int) -> dict[str, int | float]:
@@ -67,22 +92,18 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
     q, k, v, mask, sinks = (*t.src, None, None)[:5]
     assert q is not None and k is not None and v is not None
     scale, max_bias, softcap = (t.param_f32(i) for i in range(3))
-    modes = {name: _mode(b, x) for name, x in (("q", q), ("k", k), ("v", v))}
-    n_head, n_head_kv = q.ne[2], k.ne[2]
-    group = n_head // n_head_kv
-    subgroups = b.profile.subgroups and b.profile.subgroup_size >= 4
-    lanes = b.profile.subgroup_size if subgroups else LANES
-    rows = _rows_at_once(q.ne[1] * group, -(-v.ne[0] // 4), lanes)
-
-    operands = [_operand(b, x, modes[n], n) for n, x in (("q", q), ("k", k), ("v", v))]
+    modes = _modes(b, q, k, v)
+    n_head, n_head_kv, group = q.ne[2], k.ne[2], q.ne[2] // k.ne[2]
+    operands = []
     params: dict[str, int | float] = {
         "n_kv": k.ne[1], "n_q": q.ne[1], "n_head": n_head, "n_head_kv": n_head_kv,
         "group": group, "n_seq": q.ne[3], "seq_per_k": q.ne[3] // k.ne[3],
         "scale": scale / softcap if softcap else scale,
     }  # fmt: skip
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        unit = _ELEMS[modes[name]][1]
-        params.update({f"{name}_s{i}": x.nb[i] // unit for i in (1, 2, 3)})
+    for name, x, mode in (("q", q, modes.q), ("k", k, modes.k), ("v", v, modes.v)):
+        elem, nbytes = _ELEMS[mode]
+        operands.append(b.operand(x, elem, name=name))
+        params.update({f"{name}_s{i}": x.nb[i] // nbytes for i in (1, 2, 3)})
     if softcap:
         params["softcap"] = softcap
     if mask is not None:
@@ -93,27 +114,47 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
     if sinks is not None:
         operands.append(b.operand(sinks, "f32", name="sinks"))
     operands.append(b.operand(t, "f32", name="dst", write=True))
-    blocks = -(-(q.ne[1] * group) // rows)
+    consts: dict[str, object] = {
+        "U": modes.unit, "D": k.ne[0], "DV": v.ne[0], "alibi": max_bias > 0.0,
+        "softcap": softcap != 0.0, "q_mode": modes.q, "k_mode": modes.k, "v_mode": modes.v,
+    }  # fmt: skip
+    per_head = mask is not None and mask.ne[2] > 1
+    shader, more, groups = _kernel(b.profile, q, k, v, modes.unit, per_head)
     b.dispatch(
-        "attention/flash_attn.wgsl",
-        operands=operands,
-        consts={
-            "W": lanes, "NQ": rows, "D": k.ne[0], "DV": v.ne[0], "alibi": max_bias > 0.0,
-            "softcap": softcap != 0.0, "uses_subgroups": subgroups,
-            **{f"{n}_mode": m for n, m in modes.items()},
-        },
-        params=params,
-        groups=blocks * n_head_kv * q.ne[3],
+        shader, operands=operands, consts={**consts, **more}, params=params, groups=groups,
         label="flash_attn",
     )  # fmt: skip
 
 
-def _rows_at_once(n_rows: int, v4: int, lanes: int) -> int:
-    """Rows that share one pass over K and V: more reuse, as long as accumulators stay few and
-    there are rows enough to keep every core busy."""
-    if n_rows < 16:
-        return 1
-    return max(1, min(4, MAX_ACCUMULATORS // -(-v4 // lanes)))
+def _kernel(
+    profile: DeviceProfile, q: Tensor, k: Tensor, v: Tensor, unit: int, per_head: bool
+) -> tuple[str, dict[str, object], int]:
+    """Template, its constants and the number of workgroups."""
+    group, outer = q.ne[2] // k.ne[2], k.ne[2] * q.ne[3]
+    subgroups = profile.subgroups and profile.subgroup_size >= 4
+    if profile.is_software and not subgroups:
+        blocks = -(-q.ne[1] * group // ROW_LANES)
+        consts: dict[str, object] = {"W": ROW_LANES, "TB": ROW_TOKENS}
+        return "attention/flash_attn_rows.wgsl", consts, blocks * outer
+    lanes = profile.subgroup_size if subgroups else SHARED_LANES
+    held = -(-v.ne[0] // (unit * lanes)) * (unit // 4)  # accumulators of one row in one lane
+    limit = max(1, ACCUMULATORS[profile.is_software] // held)
+    heads = _heads_at_once(group, limit, outer if q.ne[1] == 1 else MIN_GROUPS)
+    queries = max(1, min(limit // heads, 4, q.ne[1]))
+    consts = {
+        "W": lanes, "QB": queries, "HB": heads, "uses_subgroups": subgroups,
+        "mask_per_head": per_head,
+    }  # fmt: skip
+    groups = -(-q.ne[1] // queries) * (group // heads) * outer
+    return "attention/flash_attn.wgsl", consts, groups
+
+
+def _heads_at_once(group: int, limit: int, groups_per_head_block: int) -> int:
+    """The largest divisor of `group` within `limit` that still leaves work for every core."""
+    for n in range(min(group, limit), 1, -1):
+        if group % n == 0 and group // n * groups_per_head_block >= MIN_GROUPS:
+            return n
+    return 1
 
 
 FAMILY = {Op.FLASH_ATTN_EXT: OpImpl(_why_not, _emit)}
