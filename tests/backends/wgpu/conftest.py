@@ -48,3 +48,20 @@ def one_lab(first_backend: WgpuBackend) -> Any:
     made = Lab(first_backend)
     yield made
     made.free()
+
+
+@pytest.fixture(scope="session")
+def hardware_backend(first_backend: WgpuBackend) -> WgpuBackend:
+    """A software adapter treated as a GPU, to run the kernel variants meant for GPUs."""
+    found = first_backend.device.with_mask("hardware").init_backend()
+    assert isinstance(found, WgpuBackend)
+    return found
+
+
+@pytest.fixture
+def hardware_lab(hardware_backend: WgpuBackend) -> Any:
+    from wgpu_lab import Lab
+
+    made = Lab(hardware_backend)
+    yield made
+    made.free()

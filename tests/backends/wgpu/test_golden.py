@@ -40,6 +40,14 @@ def cases(shared_dir: Path) -> list[OpCase]:
 
 
 def test_sample_of_golden_cases(cases: list[OpCase], backend: WgpuBackend) -> None:
+    check(cases, backend)
+
+
+def test_kernels_meant_for_gpus(cases: list[OpCase], hardware_backend: WgpuBackend) -> None:
+    check(cases, hardware_backend)
+
+
+def check(cases: list[OpCase], backend: WgpuBackend) -> None:
     passed, failed = 0, []
     for case in cases:
         result = run_case(case, backend, weights_buffer=True, runs=2)

@@ -25,6 +25,15 @@ relaxed = settings(
 
 @pytest.mark.parametrize("n", LENGTHS)
 def test_rows_of_any_length(lab: Lab, n: int) -> None:
+    check_rows(lab, n)
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_rows_shared_by_many_lanes(hardware_lab: Lab, n: int) -> None:
+    check_rows(hardware_lab, n)
+
+
+def check_rows(lab: Lab, n: int) -> None:
     v = values((3, n), n)
     x = lab.tensor(v)
     wide = v.astype(np.float64)

@@ -10,7 +10,7 @@ from wggml.core.opcodes import Op
 
 FAMILIES = (
     "attention", "backward", "conv", "elementwise", "fill", "image", "loss", "mul_mat", "norm",
-    "pool", "recurrent", "reduce", "rope", "rows", "shape", "softmax", "unfold", "update",
+    "pool", "recurrent", "reduce", "rope", "rows", "shape", "softmax", "sort", "unfold", "update",
     "upscale",
 )  # fmt: skip
 
