@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from wggml.backends.wgpu import adapters, implementation
 from wggml.backends.wgpu.adapters import Adapter, device_type, fold
 from wggml.backends.wgpu.implementation import translate
 from wggml.backends.wgpu.profile import DeviceProfile, masked, parse_mask
 from wggml.errors import AllocationError, DeviceError, DeviceLostError, UsageError
 from wggml.hal.interface import DeviceType
+from wggml.hal.registry import Registry
 
 
 def adapter(device: str, api: str, kind: str = "DiscreteGPU") -> Adapter:
@@ -77,3 +79,29 @@ def test_errors_are_translated(text: str, kind: type[Exception]) -> None:
     error = translate(RuntimeError(text), "running", "WGPU7")
     assert type(error) is kind
     assert "WGPU7" in str(error) and "running" in str(error) and text in str(error)
+
+
+class NoDrivers:
+    """A WebGPU package on a machine without any driver."""
+
+    __name__ = "wgpu"
+
+    class gpu:
+        @staticmethod
+        def enumerate_adapters_sync() -> list[object]:
+            return []
+
+
+def test_without_drivers_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapters, "module", NoDrivers)
+    with pytest.raises(DeviceError, match="mesa-vulkan-drivers"):
+        adapters.find_adapters()
+    registry = Registry({"wgpu": "wggml.backends.wgpu.device:find_devices"})
+    assert registry.devices() == []
+    assert any("no GPU adapter" in p for p in registry.problems)
+
+
+def test_a_package_that_cannot_be_loaded_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WGGML_WGPU_MODULE", "no_such_webgpu")
+    with pytest.raises(DeviceError, match="no_such_webgpu"):
+        implementation.module()

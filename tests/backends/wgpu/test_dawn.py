@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
-OPS = "MUL|SWIGLU|RMS_NORM_MUL_ADD|SOFT_MAX|GET_ROWS|SET_ROWS|CONT|CONCAT|ROPE_SET_ROWS|ARGMAX"
+OPS = (
+    "MUL|SWIGLU|RMS_NORM_MUL_ADD|SOFT_MAX|GET_ROWS|SET_ROWS|CONT|CONCAT|ROPE_SET_ROWS|ARGMAX"
+    "|MUL_MAT|FLASH_ATTN_EXT"
+)
 
 
-def test_golden_cases_on_dawn(shared_dir: Path) -> None:
+def test_golden_cases_on_dawn(data_dir: Path) -> None:
     if importlib.util.find_spec("wgpudawn") is None:
         pytest.skip("no Dawn here (pip install wgpudawn)")
-    folder = shared_dir / "oracle" / "ops"
+    folder = data_dir / "ops"
     command = [sys.executable, "-m", "wggml.testing", str(folder), "--device", "WGPU0", "--op", OPS]
     env = {**os.environ, "WGGML_WGPU_MODULE": "wgpudawn"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
