@@ -55,8 +55,16 @@ $$ if W.super > 1
 $$ for r in range(R)
         {{ W.load(r, "n" ~ r, "g") }}
 $$ endfor
+{#- unrolled groups: their shifts become constants -#}
+$$ if not W.unroll
     for (var turn = 0u; turn < {{ W.inner }}u; turn++) {
-        let chunk = b * {{ W.super }}u + {{ W.chunk_of("g", "turn") }};
+$$ endif
+$$ endif
+$$ for turn in (range(W.inner) if W.unroll else [0])
+{$ set v = turn ~ "u" if W.unroll else "turn" $}
+        {
+$$ if W.super > 1
+        let chunk = b * {{ W.super }}u + {{ W.chunk_of("g", v) }};
 $$ else
         let chunk = b;
 $$ endif
@@ -67,7 +75,7 @@ $$ endfor
 $$ endfor
 $$ for r in range(R)
 $$ if W.super > 1
-        {{ W.turn(r, "n" ~ r, "g", "turn") }}
+        {{ W.turn(r, "n" ~ r, "g", v) }}
 $$ else
         {{ W.chunk(r, "n" ~ r, "0u") }}
 $$ endif
@@ -114,11 +122,15 @@ $$ for c in range(C)
 $$ endfor
 $$ endfor
 $$ endif
-    }
+        }
+$$ endfor
 $$ if W.super > 1
-    }
+$$ if not W.unroll
     }
 $$ endif
+    }
+$$ endif
+    }
 $$ endif
 $$ if tail
     for (var i = P.blocks * 8u; i < P.quads; i++) {

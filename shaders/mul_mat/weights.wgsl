@@ -16,6 +16,7 @@
 {$ import "mul_mat/fetch.wgsl" as F with context $}
 {$ set super = T.super $}
 {$ set inner = T.inner $}
+{$ set unroll = inner <= 2 $}
 {#- numbers from one chunk (plain types) or block to the next -#}
 {$ set step = (32 // T.quad_values if w_mode == "quad" else 32) if plain else 1 $}
 {$ macro block(s, n) $}{{ T.block(s, n) }}{$ endmacro $}
@@ -46,9 +47,10 @@ bytes4({{ "wa" if j < 4 else "wb" }}{{ s }}.{{ "xyzw"[j % 4] }}) * sc{{ s }}.{{ 
 {$ macro tail(n, i) $}{{ T.tail(n, i) }}{$ endmacro $}
 {$ macro functions() $}
 {{ F.functions() }}
-{$ if plain $}
+{$ if T.functions is defined $}
 {{ T.functions() }}
-{$ else $}
+{$ endif $}
+{$ if not plain $}
 // The four bytes of a word.
 fn bytes4(w: u32) -> vec4<f32> {
     return vec4<f32>((vec4<u32>(w) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u));

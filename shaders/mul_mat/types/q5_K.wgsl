@@ -14,13 +14,13 @@ let hb{{ s }} = {{ quad("q", n, "2u") }};
 {$ macro load(s, n, g) $}
 let qa{{ s }} = {{ quad("q", n, "3u + (" ~ g ~ ") * 2u") }};
 let qb{{ s }} = {{ quad("q", n, "4u + (" ~ g ~ ") * 2u") }};
+let ga{{ s }} = ha{{ s }} >> vec4<u32>(({{ g }}) * 2u);
+let gb{{ s }} = hb{{ s }} >> vec4<u32>(({{ g }}) * 2u);
 {$ endmacro $}
 {$ macro chunk(s, n, g, v) $}
 let sn{{ s }} = vec4<u32>(({{ v }}) * 4u);
-let bit{{ s }} = vec4<u32>(({{ g }}) * 2u + {{ v }});
-let wa{{ s }} = ((qa{{ s }} >> sn{{ s }}) & vec4<u32>(0x0F0F0F0Fu))
-    | (((ha{{ s }} >> bit{{ s }}) & vec4<u32>(0x01010101u)) << vec4<u32>(4u));
-let wb{{ s }} = ((qb{{ s }} >> sn{{ s }}) & vec4<u32>(0x0F0F0F0Fu))
-    | (((hb{{ s }} >> bit{{ s }}) & vec4<u32>(0x01010101u)) << vec4<u32>(4u));
+let up{{ s }} = vec4<u32>(4u - ({{ v }}));
+let wa{{ s }} = ((qa{{ s }} >> sn{{ s }}) & vec4<u32>(0x0F0F0F0Fu)) | ((ga{{ s }} << up{{ s }}) & vec4<u32>(0x10101010u));
+let wb{{ s }} = ((qb{{ s }} >> sn{{ s }}) & vec4<u32>(0x0F0F0F0Fu)) | ((gb{{ s }} << up{{ s }}) & vec4<u32>(0x10101010u));
 {{ scales(s, g, v) }}
 {$ endmacro $}

@@ -2,9 +2,10 @@
 
 A file stores blocks of, say, 20 bytes (scale, minimum, 16 bytes of codes), which no GPU reads well.
 At upload each tensor is split into *regions*, arrays with one record per block, in block order:
-codes as whole `vec4<u32>`, scales apart. Nothing is recomputed, so `unpack` gives the file's bytes
-back. Since every region is linear in the block index, rows, row ranges, experts and any other view
-made of whole blocks are found by arithmetic on block numbers, as in the file.
+codes as whole `vec4<u32>`, scales apart; q6_K's upper bits are also brought into another order.
+Nothing is recomputed, so `unpack` gives the file's bytes back. Since every region is linear in the
+block index, rows, row ranges, experts and any other view made of whole blocks are found by
+arithmetic on block numbers, as in the file.
 
 Regions of one tensor follow each other, each starting at a multiple of 16 bytes. The region names
 are the ones the loaders in `shaders/mul_mat/types/` use.
@@ -12,7 +13,7 @@ are the ones the loaders in `shaders/mul_mat/types/` use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -65,6 +66,54 @@ FIELDS: dict[Type, tuple[Field, ...]] = {
     Type.Q5_K: (_field("q", "vec4<u32>", 0, 176),),
     Type.Q6_K: (_field("q", "vec4<u32>", 0, 208), _field("d", "half", 208, 2)),
 }  # fmt: skip
+
+
+def _turn_upper_bits(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Transpose the 2-bit fields of bytes: [4, n] words -> [4, n]. Field i of a byte of word j
+    becomes field j of the same byte of word i. Its own inverse."""
+    out = np.zeros_like(words)
+    for i in range(4):
+        for j in range(4):
+            field = words[j] >> np.uint32(2 * i)
+            field &= np.uint32(0x03030303)
+            field <<= np.uint32(2 * j)
+            out[i] |= field
+    return out
+
+
+def _gather_q6_k(blocks: U8) -> U8:
+    """[n, 210] blocks with the upper bits (bytes 128..191) brought together by chunk of 32 weights:
+    two words each, weight 4 j + k of sixteen in bits 2 j of byte k. Chunks that share nibble bytes
+    (4 h + p and 4 h + p + 2) follow each other."""
+    n = len(blocks)
+    upper = np.ascontiguousarray(blocks[:, 128:192]).view(np.uint32)
+    # half h, sixteen s, word j -> j first; then chunk 2 v + p first
+    words = upper.reshape(n, 2, 2, 4).transpose(3, 0, 1, 2).reshape(4, n * 4)
+    turned = _turn_upper_bits(words).reshape(2, 2, n, 2, 2)  # v, p, block, h, s
+    out = blocks.copy()
+    out[:, 128:192] = (
+        np.ascontiguousarray(turned.transpose(2, 3, 1, 0, 4)).view(np.uint8).reshape(n, 64)
+    )
+    return out
+
+
+def _scatter_q6_k(blocks: U8) -> U8:
+    """The inverse of `_gather_q6_k`."""
+    n = len(blocks)
+    pairs = np.ascontiguousarray(blocks[:, 128:192]).view(np.uint32).reshape(n, 2, 2, 2, 2)
+    words = pairs.transpose(3, 2, 0, 1, 4).reshape(4, n * 4)  # v, p, block, h, s
+    turned = _turn_upper_bits(words).reshape(4, n, 2, 2)
+    out = blocks.copy()
+    out[:, 128:192] = (
+        np.ascontiguousarray(turned.transpose(1, 2, 3, 0)).view(np.uint8).reshape(n, 64)
+    )
+    return out
+
+
+# Types whose bits are rearranged within each block: (file -> packed, packed -> file).
+ORDERS: dict[Type, tuple[Callable[[U8], U8], Callable[[U8], U8]]] = {
+    Type.Q6_K: (_gather_q6_k, _scatter_q6_k),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +217,8 @@ def pack(lay: Layout, first_block: int, blocks: U8) -> Iterator[tuple[int, U8]]:
             f"begin and end at a multiple of {lay.granule} blocks"
         )
     flat = blocks.reshape(count, size)
+    if lay.type in ORDERS:
+        flat = ORDERS[lay.type][0](flat)
     for region in lay.regions:
         yield region.offset + first_block * region.field.stride, _gather(flat, region.field)
 
@@ -207,4 +258,6 @@ def unpack(lay: Layout, first_block: int, count: int, parts: Sequence[U8]) -> U8
         skip = first_block * f.stride % 4
         records = part[skip : skip + count * f.stride].reshape(count, f.stride)
         out[:, f.begin : f.begin + f.nbytes] = records[:, : f.nbytes]
+    if lay.type in ORDERS:
+        out = ORDERS[lay.type][1](out)
     return out.reshape(-1)
