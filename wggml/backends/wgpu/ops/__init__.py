@@ -10,8 +10,8 @@ from wggml.core.opcodes import Op
 
 FAMILIES = (
     "attention", "backward", "conv", "deepseek", "elementwise", "fill", "image", "loss", "mul_mat",
-    "norm", "pool", "recurrent", "reduce", "rope", "rows", "shape", "softmax", "sort", "unfold",
-    "update", "upscale",
+    "norm", "out_prod", "pool", "recurrent", "reduce", "rope", "rows", "shape", "softmax", "sort",
+    "unfold", "update", "upscale",
 )  # fmt: skip
 
 
