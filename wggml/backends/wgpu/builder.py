@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wggml.backends.wgpu import texels
-from wggml.backends.wgpu.binding import ELEM_SIZE, SCRATCH, Operand, bind
+from wggml.backends.wgpu.binding import ELEM_SIZE, SCRATCH, Operand
 from wggml.core.tensor import Tensor
 from wggml.errors import AllocationError, UnsupportedOpError
 
@@ -187,12 +187,11 @@ class PlanBuilder:
                 as f32.
             groups: workgroups, as one number of any size (`flat_group` in the shader) or x, y, z.
 
-        Raises `UnsupportedOpError` naming the operand and the limit it exceeds.
+        Operands that exceed a limit of the device are refused, by name, when the plan is made.
         """
         count = fold_groups(groups)
         if 0 in count:
             return
-        bind(self.profile, shader, operands)  # limits are checked where the family can be named
         self.requests.append(
             Request(
                 shader, tuple(operands), tuple(sorted((consts or {}).items())),

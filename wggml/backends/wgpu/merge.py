@@ -141,7 +141,10 @@ def _try_dispatch(device: WgpuDevice, requests: list[Request]) -> list[Dispatch]
 
 def _dispatch(device: WgpuDevice, requests: list[Request]) -> Dispatch:
     operands = _operands(requests)
-    binding = bind(device.profile, requests[0].shader, operands)
+    try:
+        binding = bind(device.profile, requests[0].shader, operands)
+    except UnsupportedOpError as e:
+        raise UnsupportedOpError(f"{requests[0].node} on {device.name}: {e}") from e
     offsets = iter(zip(binding.offsets(operands), binding.where, strict=True))
     joined = len(requests) > 1
     parts, blocks = [], []
