@@ -88,9 +88,10 @@ def _triangle(out: int, size: int, factor: np.float32, offset: np.float32) -> Ta
     last = np.minimum((centre + support + offset).astype(np.int64), size)
     index = first[:, None] + np.arange(max(int((last - first).max()), 1))
     distance = np.abs(index.astype(np.float32) - centre[:, None] + offset) / support
-    weight = np.where(index < last[:, None], np.maximum(1 - distance, 0), 0).astype(np.float32)
+    weight: F32 = np.where(index < last[:, None], np.maximum(1 - distance, 0), 0).astype(np.float32)
     total = weight.sum(axis=1, keepdims=True)
-    return Taps(np.minimum(index, size - 1), weight / np.where(total > 0, total, np.float32(1)))
+    weight /= np.where(total > 0, total, np.float32(1))
+    return Taps(np.minimum(index, size - 1), weight)
 
 
 METHODS = {
