@@ -216,7 +216,7 @@ def test_results_and_batches_beyond_one_binding(first_backend: WgpuBackend) -> N
 def test_staged_columns_follow_what_is_written(one_lab: Lab) -> None:
     """Products of one tensor share its copy until something else writes to its memory."""
     ctx = one_lab.ctx
-    ws, xs = values((4, 70, 64), 1), values((3, 64), 2)
+    ws, xs = values((4, 700, 256), 1), values((3, 256), 2)
     w = [one_lab.tensor(a) for a in ws]
     x = one_lab.tensor(xs)
     first, second = ops.mul_mat(ctx, w[0], x), ops.mul_mat(ctx, w[1], x)

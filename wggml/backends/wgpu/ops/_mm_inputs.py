@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu import texels
-from wggml.backends.wgpu.profile import DeviceProfile
+from wggml.core.opcodes import Op
 from wggml.core.tensor import Tensor
 from wggml.core.types import TRAITS, Type
 
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from wggml.backends.wgpu.builder import Operand, PlanBuilder
 
 X_TYPES = {Type.F32: "f32", Type.F16: "f16", Type.BF16: "bf16"}
-# Below these a copy to a texture costs more than it saves: few rows read each column, or little.
-STAGE_MIN_ROWS = 64
-STAGE_MIN_LENGTH = 64
+# A copy to a texture costs a dispatch. It saves a slow load per row group and value, so it pays off
+# for many weights (all products that read these columns together) and rows.
+STAGE_MIN_ROWS = 128
+STAGE_MIN_WEIGHTS = 400_000
+LOOK_AHEAD = 24  # nodes: the projections of one layer's input lie closer together
 Bound = tuple["Operand", dict[str, object], dict[str, int]]  # operand, constants, parameters
 Box = tuple[int, int, int]  # columns, matrices, stacks
 
@@ -82,10 +84,16 @@ def bind_x(b: PlanBuilder, c: Columns, start: int, box: Box, *, staged: bool) ->
     return bound
 
 
-def wants_staging(profile: DeviceProfile, variant: str, rows: int, k: int) -> bool:
-    """True when many lanes read the same columns and buffer loads are slow."""
-    fits = rows >= STAGE_MIN_ROWS and k >= STAGE_MIN_LENGTH
-    return profile.texel_reads and fits and variant.startswith("rows")
+def wants_staging(b: PlanBuilder, x: Tensor, variant: str, rows: int, columns: int) -> bool:
+    """True when buffer loads are slow and the columns of `x` are read often enough: by this product
+    of `rows` rows and by the next ones of the graph."""
+    if not b.profile.texel_reads or not variant.startswith("rows"):
+        return False
+    if b.staged is not None and b.staged.x is x:
+        return True
+    ahead = b.upcoming[1:LOOK_AHEAD]
+    rows += sum(t.ne[0] for t in ahead if t.op == Op.MUL_MAT and t.src[1] is x)
+    return rows >= STAGE_MIN_ROWS and rows * x.ne[0] * columns >= STAGE_MIN_WEIGHTS
 
 
 def _bind_buffer(b: PlanBuilder, c: Columns, start: int, nbytes: int) -> Bound:

@@ -152,7 +152,7 @@ def _dispatch(b: PlanBuilder, v: Variant, w: WeightView, c: Columns, p: Part) ->
     operands, params = w.bind(b, start, count)
     x_start = p.col * c.x1 + p.i2 * c.x2 + p.i3 * c.x3
     box = (p.cols, p.n2, p.n3)
-    staged = wants_staging(b.profile, v.name, p.rows, w.t.ne[0])
+    staged = wants_staging(b, c.x, v.name, p.rows, p.cols)
     x_op, x_consts, x_params = bind_x(b, c, x_start, box, staged=staged)
     y_start = p.row * 4 + p.col * c.y1 + p.i2 * c.y2 + p.i3 * c.y3
     y_op = b.operand(
@@ -234,7 +234,7 @@ def _dispatch_id(b: PlanBuilder, t: Tensor, w: WeightView, first: int, count: in
     operands, params = w.bind(b, first * s2, w.units(w.t.ne[1], count, 1))
     columns = Columns(x, t, 1, x.ne[1], x.ne[2], 1, 1, 0, x.nb[1], x.nb[2], 0, t.nb[1], t.nb[2])
     box = (1, x.ne[1], x.ne[2])
-    staged = wants_staging(b.profile, v.name, t.ne[0], w.t.ne[0])
+    staged = wants_staging(b, x, v.name, t.ne[0], t.ne[1] * t.ne[2])
     x_op, x_consts, x_params = bind_x(b, columns, 0, box, staged=staged)
     y_op = b.operand(t, "f32", name="y", write=True)
     ids_op = b.operand(ids, "u32", name="ids")
