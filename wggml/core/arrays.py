@@ -65,7 +65,7 @@ def to_array(raw: Bytes, t: Tensor) -> npt.NDArray[Any]:
     traits = TRAITS[t.type]
     shape = t.ne[: t.n_dims][::-1]
     if t.is_empty():
-        return np.zeros(shape, traits.dtype or np.float32)
+        return np.zeros(t.ne[::-1], traits.dtype or np.float32)
     if traits.blck_size > 1:
         return _dequantized(raw, t).reshape(shape)
     assert traits.dtype is not None
