@@ -18,7 +18,7 @@
 {$ set inner = T.inner $}
 {$ set unroll = inner <= 2 $}
 {#- numbers from one chunk (plain types) or block to the next -#}
-{$ set step = (32 // T.quad_values if w_mode == "quad" else 32) if plain else 1 $}
+{$ set step = (32 // T.quad_values if w_mode in ("quad", "texel") else 32) if plain else 1 $}
 {$ macro block(s, n) $}{{ T.block(s, n) }}{$ endmacro $}
 {$ macro load(s, n, g) $}{{ T.load(s, n, g) }}{$ endmacro $}
 {$ macro turn(s, n, g, v) $}{{ T.chunk(s, n, g, v) }}{$ endmacro $}

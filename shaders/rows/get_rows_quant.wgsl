@@ -1,4 +1,5 @@
-// dst[:, i1, i2, i3] = values of row ids[i1, i2, i3] of a block-format tensor.
+// dst[:, i1, i2, i3] = values of row ids[i1, i2, i3] of a block-format tensor, or of one in a
+// texture.
 //
 // Bindings: weights (mul_mat/weights.wgsl), ids (u32), dst (f32 or vec4<f32>).
 // Params: chunks (of 32 values a row), n_units, ids and dst strides, w_off, w_s1 .. w_s3 (blocks),
@@ -25,7 +26,7 @@ fn main(
     if (row < P.row0 || row >= P.row1) { return; }
     let b = piece / {{ W.super }}u;
     let c = piece - b * {{ W.super }}u;
-    let n = P.w_off + (row - P.row0) * P.w_s1 + i2 * P.w_s2 + i3 * P.w_s3 + b;
+    let n = P.w_off + (row - P.row0) * P.w_s1 + i2 * P.w_s2 + i3 * P.w_s3 + b * {{ W.step }}u;
     {{ W.block("0", "n") }}
     {{ W.chunk("0", "n", "c") }}
     let y = P.off_dst + i1 * P.dst_s1 + i2 * P.dst_s2 + i3 * P.dst_s3 + piece * {{ 32 // vec }}u;

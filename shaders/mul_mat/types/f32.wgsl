@@ -1,4 +1,4 @@
-{#- f32. In mode "quad" a number n counts four values, in mode "elem" one. -#}
+{#- f32. In modes "quad" and "texel" a number n counts four values, in mode "elem" one. -#}
 {$ set super, inner = 1, 1 $}
 {$ set quad_values = 4 $}
 {$ macro block(s, n) $}{$ endmacro $}
@@ -11,6 +11,8 @@ let wn{{ s }} = {{ n }};
 {$ macro tail(n, i) $}
 {$ if w_mode == "quad" $}
 bitcast<vec4<f32>>({{ w }}[P.off_w + {{ n }} + {{ i }}])
+{$- elif w_mode == "texel" -$}
+bitcast<vec4<f32>>(textureLoad({{ w_q }}, texel({{ n }} + {{ i }})))
 {$- else -$}
 f32x4_at(({{ n }}) + ({{ i }}) * 4u)
 {$- endif $}

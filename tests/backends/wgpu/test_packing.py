@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wgpu_lab import Lab, rng
 
-from wggml.backends.wgpu import packing
+from wggml.backends.wgpu import packing, texels
+from wggml.backends.wgpu.backend import WgpuBackend
+from wggml.core import ops
 from wggml.core.types import Type, blck_size, row_size, type_name, type_size
-from wggml.errors import ShapeError
+from wggml.errors import ShapeError, UnsupportedOpError
 from wggml.hal.interface import BufferUsage
 
 TYPES = list(packing.FIELDS)
@@ -107,3 +109,64 @@ def test_buffers_give_back_what_was_written(one_lab: Lab, type_: Type) -> None:
         np.testing.assert_array_equal(
             t.buffer.get_tensor(t, 3 * row, 5 * row), raw[3 * row : 8 * row]
         )
+
+
+# ---- textures ---------------------------------------------------------------------------------
+
+PLAIN = (Type.F32, Type.F16, Type.BF16)
+
+
+@pytest.fixture
+def texel_lab(first_backend: WgpuBackend) -> Lab:
+    """A device that reads weights through textures, whether or not it would by itself."""
+    device = first_backend.device.with_mask("texels")
+    return Lab(device.init_backend())
+
+
+@pytest.mark.parametrize("type_", [*TYPES, *PLAIN], ids=[*ids, "f32", "f16", "bf16"])
+def test_textures_give_back_what_was_written(texel_lab: Lab, type_: Type) -> None:
+    """More texels than a row of a texture has, written in pieces at odd places."""
+    row_values = max(blck_size(type_), 32) * 3
+    rows = 2 * texels.WIDTH * 16 // row_size(type_, row_values) + 3
+    t = texel_lab.ctx.new_tensor(type_, (row_values, rows))
+    texel_lab.place(t, usage=BufferUsage.WEIGHTS)
+    assert t.buffer is not None and texels.is_in_texels(t)
+    row = row_size(type_, row_values)
+    raw = random_bytes(row * rows, int(type_))
+    for begin, end in ((0, 5), (5, 6), (6, rows)):
+        t.buffer.set_tensor(t, raw[begin * row : end * row], begin * row)
+    np.testing.assert_array_equal(t.buffer.get_tensor(t), raw)
+    middle = rows // 2
+    got = t.buffer.get_tensor(t, middle * row, 2 * row)
+    np.testing.assert_array_equal(got, raw[middle * row : (middle + 2) * row])
+
+
+@pytest.mark.parametrize("type_", PLAIN, ids=type_name)
+def test_other_ops_read_plain_weights_in_textures(texel_lab: Lab, type_: Type) -> None:
+    """A product and a look-up read the texture; an op on buffers finds the bytes there, also
+    after they are written anew."""
+    ctx = texel_lab.ctx
+    first, second = (rng(s).integers(-8, 8, (40, 64)).astype(np.float32) for s in (1, 2))
+    w = texel_lab.tensor(first, type_, weights=True)
+    assert texels.is_in_texels(w)
+    x = texel_lab.tensor(np.ones((1, 64), np.float32))
+    at = texel_lab.tensor(np.array([3, 39, 0], np.int32), Type.I32)
+    graph = texel_lab.graph(
+        product := ops.mul_mat(ctx, w, x),
+        rows := ops.get_rows(ctx, w, at),
+        copy := ops.cast(ctx, ops.transpose(ctx, w), Type.F32),
+    )
+    for exact in (first, second):
+        w.set(exact)
+        texel_lab.backend.graph_compute(graph)
+        np.testing.assert_array_equal(product.numpy().reshape(-1), exact.sum(axis=1))
+        np.testing.assert_array_equal(rows.numpy(), exact[[3, 39, 0]])
+        np.testing.assert_array_equal(copy.numpy(), exact.T)
+
+
+def test_weights_in_textures_cannot_be_written_by_ops(texel_lab: Lab) -> None:
+    w = texel_lab.tensor(np.ones((40, 64), np.float32), weights=True)
+    w.set_name("ffn_up")
+    doubled = ops.scale(texel_lab.ctx, w, 2.0, inplace=True)
+    with pytest.raises(UnsupportedOpError, match="weights 'ffn_up' are read through textures"):
+        texel_lab.run(doubled)

@@ -89,6 +89,7 @@ class PlanBuilder:
         `starts_on` first where a coarser element is only a wish.
         """
         buffer = self._buffer_of(t)
+        texels.bring_to_buffer(t, write=write)
         assert t.data is not None
         size = t.nbytes - byte_offset if nbytes is None else nbytes
         return self._make(buffer, t.data + byte_offset, size, elem, name, write, t.name)

@@ -110,6 +110,12 @@ def _scatter_q6_k(blocks: U8) -> U8:
     return out
 
 
+# Plain types are taken sixteen bytes at a time where they lie in textures (texels.py); in buffers
+# they keep the file's layout, which is the same.
+PLAIN_FIELDS: dict[Type, tuple[Field, ...]] = {
+    t: (_field("q", "vec4<u32>", 0, 16),) for t in (Type.F32, Type.F16, Type.BF16)
+}
+
 # Types whose bits are rearranged within each block: (file -> packed, packed -> file).
 ORDERS: dict[Type, tuple[Callable[[U8], U8], Callable[[U8], U8]]] = {
     Type.Q6_K: (_gather_q6_k, _scatter_q6_k),
@@ -127,7 +133,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A packed tensor: `n_blocks` blocks in `nbytes` bytes.
+    """A packed tensor: `n_blocks` blocks of `block_bytes` file bytes in `nbytes` bytes.
 
     `granule`: writes must begin at a block number that is a multiple of it (and end there, or at
     the last block), so that they fall on whole 4-byte words.
@@ -135,6 +141,7 @@ class Layout:
 
     type: Type
     n_blocks: int
+    block_bytes: int
     regions: tuple[Region, ...]
     nbytes: int
     granule: int
@@ -152,14 +159,25 @@ def layout(type: Type, ne: Shape4) -> Layout:
         known = ", ".join(type_name(t) for t in FIELDS)
         raise ShapeError(f"type {type_name(type)} has no packed layout; packed types: {known}")
     n_blocks = ne[0] // TRAITS[type].blck_size * ne[1] * ne[2] * ne[3]
+    return _layout(type, FIELDS[type], n_blocks, type_size(type))
+
+
+@lru_cache(maxsize=4096)
+def plain_layout(type: Type, ne: Shape4) -> Layout:
+    """The same for plain types whose rows are whole blocks of sixteen bytes."""
+    n_blocks = ne[0] * type_size(type) // 16 * ne[1] * ne[2] * ne[3]
+    return _layout(type, PLAIN_FIELDS[type], n_blocks, 16)
+
+
+def _layout(type: Type, fields: tuple[Field, ...], n_blocks: int, block_bytes: int) -> Layout:
     regions: list[Region] = []
     offset = 0
-    for f in FIELDS[type]:
+    for f in fields:
         nbytes = -(-n_blocks * f.stride // ALIGN) * ALIGN
         regions.append(Region(f, offset, nbytes))
         offset += nbytes
-    granule = max(4 // min(f.stride, 4) for f in FIELDS[type])
-    return Layout(type, n_blocks, tuple(regions), offset, granule)
+    granule = max(4 // min(f.stride, 4) for f in fields)
+    return Layout(type, n_blocks, block_bytes, tuple(regions), offset, granule)
 
 
 def packed_size(type: Type, ne: Shape4) -> int:
@@ -203,7 +221,7 @@ def pack(lay: Layout, first_block: int, blocks: U8) -> Iterator[tuple[int, U8]]:
     ends at the last block is padded with zeros. Raises `ShapeError` when the range breaks the
     layout's `granule` (read, merge and write whole granules then) or leaves the tensor.
     """
-    size = type_size(lay.type)
+    size = lay.block_bytes
     count = blocks.size // size
     end = first_block + count
     if blocks.size % size or end > lay.n_blocks:
@@ -252,7 +270,7 @@ def spans(lay: Layout, first_block: int, count: int) -> list[tuple[int, int]]:
 
 def unpack(lay: Layout, first_block: int, count: int, parts: Sequence[U8]) -> U8:
     """The file's bytes of `count` blocks, from what `spans` told to read. Flat uint8."""
-    out = np.empty((count, type_size(lay.type)), np.uint8)
+    out = np.empty((count, lay.block_bytes), np.uint8)
     for r, part in zip(lay.regions, parts, strict=True):
         f = r.field
         skip = first_block * f.stride % 4

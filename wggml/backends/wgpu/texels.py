@@ -19,7 +19,8 @@ import numpy as np
 from wggml.backends.wgpu import packing
 from wggml.backends.wgpu.implementation import module, translate
 from wggml.core.tensor import Tensor
-from wggml.hal.interface import Bytes
+from wggml.errors import UnsupportedOpError
+from wggml.hal.interface import BufferUsage, Bytes
 
 if TYPE_CHECKING:
     from wggml.backends.wgpu.buffer import WgpuBuffer
@@ -62,21 +63,43 @@ def fits(profile: DeviceProfile, lay: packing.Layout) -> bool:
     )
 
 
+def plain_root(t: Tensor) -> Tensor | None:
+    """The matrix of a plain type in textures that `t` (placed) is or views, else None: one in a
+    WEIGHTS buffer whose rows are whole chunks of 32."""
+    root = t.view_src or t
+    buffer = t.placed_in
+    if root.type not in packing.PLAIN_FIELDS or buffer is None:
+        return None
+    if buffer.usage != BufferUsage.WEIGHTS or root.ne[0] % 32 or root.ne[1] < 2:
+        return None
+    profile: DeviceProfile = buffer.device.profile  # type: ignore[attr-defined]
+    held = profile.texel_reads and root.is_contiguous() and fits(profile, plain_of(root))
+    return root if held else None
+
+
+def plain_of(root: Tensor) -> packing.Layout:
+    return packing.plain_layout(root.type, root.ne)
+
+
 def is_in_texels(t: Tensor) -> bool:
     """True when `t` (placed on a wgpu device) lies in textures."""
     return texels_of(t) is not None
 
 
 def texels_of(t: Tensor) -> TexelTensor | None:
-    """The textures that hold the packed root of `t`, made on first use; None when it lies in its
+    """The textures that hold the root of `t`, made on first use; None when it lies in its
     buffer."""
     root = packing.packed_root(t)
-    if root is None:
-        return None
+    if root is not None:
+        lay = packing.layout(root.type, root.ne)
+        if not fits(root.buffer.device.profile, lay):  # type: ignore[union-attr]
+            return None
+    else:
+        root = plain_root(t)
+        if root is None:
+            return None
+        lay = plain_of(root)
     buffer: WgpuBuffer = root.buffer  # type: ignore[assignment]
-    lay = packing.layout(root.type, root.ne)
-    if not fits(buffer.device.profile, lay):
-        return None
     assert root.data is not None
     found = buffer.texels.get(root.data)
     if found is None or found.layout is not lay:
@@ -85,12 +108,29 @@ def texels_of(t: Tensor) -> TexelTensor | None:
     return found
 
 
+def bring_to_buffer(t: Tensor, *, write: bool) -> None:
+    """Make the buffer hold the bytes of `t` too, for a kernel that reads plain types there.
+    Raises `UnsupportedOpError` for one that writes them: products would read the old ones."""
+    root = plain_root(t)
+    store = texels_of(root) if root is not None else None
+    if root is None or store is None:
+        return
+    if write:
+        raise UnsupportedOpError(
+            f"the weights {root.name!r} are read through textures on this device, so no op can "
+            "write them; place them in a buffer whose usage is not WEIGHTS"
+        )
+    assert root.data is not None
+    store.copy_to_buffer(root.buffer, root.data)  # type: ignore[arg-type]
+
+
 class TexelTensor:
     """The regions of one packed tensor, a texture each. `views`: (field name, WGSL type, view)."""
 
     def __init__(self, device: WgpuDevice, lay: packing.Layout) -> None:
         self.device = device
         self.layout = lay
+        self._twin: tuple[WgpuBuffer, int] | None = None  # where the buffer has the bytes too
         flags = module().TextureUsage
         usage = int(flags.STORAGE_BINDING | flags.COPY_DST | flags.COPY_SRC)
         self._textures = [
@@ -111,6 +151,9 @@ class TexelTensor:
         """Store bytes at byte `at` of a region; both whole words, and whole texels by layout."""
         size = self._texel(region)
         queue = self.device.gpu.queue
+        if self._twin is not None:
+            buffer, begin = self._twin
+            buffer.write_bytes(begin + at, data)
         for r in _rectangles(at // size, len(data) // size):
             piece = data[r.skip * size : (r.skip + r.width * r.height) * size]
             try:
@@ -142,6 +185,21 @@ class TexelTensor:
         out = self.device.reader.read(copy, at - first * row_bytes, nbytes)
         copy.destroy()
         return out
+
+    def copy_to_buffer(self, buffer: WgpuBuffer, begin: int) -> None:
+        """Copy the only region to byte `begin` of the buffer, once; later writes go to both."""
+        if self._twin is not None:
+            return
+        encoder = self.device.gpu.create_command_encoder()
+        for r in _rectangles(0, self.layout.n_blocks):
+            encoder.copy_texture_to_buffer(
+                {"texture": self._textures[0], "origin": (r.x, r.y, 0)},
+                {"buffer": buffer.gpu, "offset": begin + r.skip * 16,
+                 "bytes_per_row": WIDTH * 16, "rows_per_image": r.height},
+                (r.width, r.height, 1),
+            )  # fmt: skip
+        self.device.gpu.queue.submit([encoder.finish()])
+        self._twin = (buffer, begin)
 
     def free(self) -> None:
         for t in self._textures:

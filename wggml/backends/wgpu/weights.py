@@ -8,7 +8,6 @@ import numpy as np
 
 from wggml.backends.wgpu import packing, texels
 from wggml.core.tensor import Tensor
-from wggml.core.types import type_size
 from wggml.hal.interface import Bytes
 
 if TYPE_CHECKING:
@@ -26,8 +25,8 @@ def packed_size(t: Tensor) -> int:
 
 
 def is_packed(t: Tensor) -> bool:
-    """True when `t` (placed) lies in a packed layout."""
-    return packing.packed_root(t) is not None
+    """True when `t` (placed) lies in a packed layout or in textures."""
+    return packing.packed_root(t) is not None or texels.plain_root(t) is not None
 
 
 def write(buffer: WgpuBuffer, t: Tensor, raw: Bytes, offset: int) -> None:
@@ -35,7 +34,7 @@ def write(buffer: WgpuBuffer, t: Tensor, raw: Bytes, offset: int) -> None:
     read, merged and written back."""
     root, lay, at = _locate(t)
     store = texels.texels_of(root)
-    size = type_size(root.type)
+    size = lay.block_bytes
     begin, end = offset + at, offset + at + len(raw)
     unit = size * lay.granule
     first = begin // unit * lay.granule
@@ -57,7 +56,7 @@ def write(buffer: WgpuBuffer, t: Tensor, raw: Bytes, offset: int) -> None:
 def read(buffer: WgpuBuffer, t: Tensor, offset: int, nbytes: int) -> Bytes:
     """`nbytes` file bytes at `offset` of `t`."""
     root, lay, at = _locate(t)
-    size = type_size(root.type)
+    size = lay.block_bytes
     begin, end = offset + at, offset + at + nbytes
     first, last = begin // size, -(-end // size)
     if first == last:
@@ -68,9 +67,9 @@ def read(buffer: WgpuBuffer, t: Tensor, offset: int, nbytes: int) -> Bytes:
 
 def _locate(t: Tensor) -> tuple[Tensor, packing.Layout, int]:
     """(root, its layout, byte offset of `t` in the root's file bytes)."""
-    root = packing.packed_root(t)
-    assert root is not None
-    return root, packing.layout(root.type, root.ne), t.view_offs if root is not t else 0
+    root = t.view_src or t
+    lay = packing.layout(root.type, root.ne) if packing.packed_root(t) else texels.plain_of(root)
+    return root, lay, t.view_offs if root is not t else 0
 
 
 def _base(root: Tensor) -> int:

@@ -127,6 +127,9 @@ def view_weights(b: PlanBuilder, t: Tensor) -> WeightView:
 
 def _view_plain(b: PlanBuilder, t: Tensor) -> WeightView:
     size = TRAITS[t.type].type_size
+    if texels.is_in_texels(t) and t.view_offs % QUAD == 0 and not any(nb % QUAD for nb in t.nb[1:]):
+        strides = (t.nb[1] // QUAD, t.nb[2] // QUAD, t.nb[3] // QUAD)
+        return WeightView(t, "texel", QUAD, strides, t.ne[0] * size // QUAD, t.view_offs // QUAD)
     aligned = all(nb % QUAD == 0 for ne, nb in zip(t.ne[1:], t.nb[1:], strict=True) if ne > 1)
     if aligned and t.ne[0] % 4 == 0 and b.starts_on(t, QUAD):
         row = -(-t.ne[0] * size // QUAD)

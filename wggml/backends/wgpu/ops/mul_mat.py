@@ -185,7 +185,7 @@ def _walk(w: WeightView, x_consts: dict[str, object]) -> dict[str, object]:
     also a piece of a quad. Loads that are not whole vec4s would make unrolled chunks very long."""
     k = w.t.ne[0]
     chunked = w.t.type not in PLAIN or (
-        w.mode == "quad" and x_consts["x_mode"] in ("vec4", "texel")
+        w.mode in ("quad", "texel") and x_consts["x_mode"] in ("vec4", "texel")
     )
     tail = "ragged" if k % 4 else "quads" if k % CHUNK or not chunked else ""
     return {"chunked": chunked, "tail": tail}

@@ -11,6 +11,7 @@ from wggml.backends.wgpu.ops._operands import FLOATS, source, typed, why_not_str
 from wggml.backends.wgpu.ops._walk import Dim, Walk, finish, strides_of
 from wggml.backends.wgpu.packing import FIELDS
 from wggml.backends.wgpu.profile import DeviceProfile
+from wggml.backends.wgpu.texels import is_in_texels
 from wggml.core.opcodes import Op
 from wggml.core.tensor import Tensor
 from wggml.core.types import TRAITS, Type, type_name
@@ -52,7 +53,8 @@ def _windows(profile: DeviceProfile, a: Tensor, row_bytes: int) -> Iterator[tupl
 
 
 def _emit_get(b: PlanBuilder, t: Tensor) -> None:
-    if source(t, 0).type in FIELDS:
+    a = source(t, 0)
+    if a.type in FIELDS or (is_in_texels(a) and view_weights(b, a).mode == "texel"):
         _get_blocks(b, t)
     else:
         _get_plain(b, t)
