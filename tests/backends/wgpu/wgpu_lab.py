@@ -60,6 +60,7 @@ class Lab:
                 t.buffer = t.view_src.buffer
             elif t.data is None:
                 self.place(t)
+                self.buffers[-1].clear(0xFF)  # NaN: what a kernel leaves out must show
         graph.uid = next_uid()
         return graph
 

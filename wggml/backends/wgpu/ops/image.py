@@ -39,6 +39,12 @@ def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
     return why_not_gather(t)
 
 
+def _why_not_pad(profile: DeviceProfile, t: Tensor) -> str | None:
+    if t.param_i32(8) and source(t, 0).is_empty():
+        return "nothing that could be repeated"
+    return why_not_gather(t)
+
+
 def _emit_pad(b: PlanBuilder, t: Tensor) -> None:
     a = source(t, 0)
     before = tuple(t.param_i32(2 * k) for k in range(4))
@@ -97,7 +103,7 @@ def _emit_add_rel_pos(b: PlanBuilder, t: Tensor) -> None:
 
 
 FAMILY: dict[Op, OpImpl] = {
-    Op.PAD: OpImpl(_why_not, _emit_pad),
+    Op.PAD: OpImpl(_why_not_pad, _emit_pad),
     Op.PAD_REFLECT_1D: OpImpl(_why_not, _emit_reflect),
     Op.ROLL: OpImpl(_why_not, _emit_roll),
     Op.WIN_PART: OpImpl(_why_not, _emit_win_part),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.ops._gather import Pick, bits_of, gather
 from wggml.backends.wgpu.ops._operands import source, why_not_types, workgroup
 from wggml.backends.wgpu.ops._rowwise import lanes, row_params
 from wggml.backends.wgpu.ops._walk import finish, strides_of, tensor_walk
@@ -45,6 +47,9 @@ def _rows(
 def _emit_loss(b: PlanBuilder, t: Tensor) -> None:
     """Losses of rows into scratch memory, then their sum."""
     logits, labels = source(t, 0), source(t, 1)
+    if logits.is_empty():  # a mean of nothing
+        gather(b, t, None, Pick(), other=bits_of(math.nan, t.type), label="loss of nothing")
+        return
     n = logits.n_rows
     partial = b.scratch(n * 4, "f32", name="dst")
     _rows(b, "loss", {"logits": logits, "labels": labels}, [partial], -1.0 / n)

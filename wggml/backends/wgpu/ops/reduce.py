@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.ops._gather import Pick, gather
 from wggml.backends.wgpu.ops._operands import source, why_not_strides, why_not_types
 from wggml.backends.wgpu.ops._rowwise import lanes, row_params
 from wggml.backends.wgpu.ops._walk import strides_of
@@ -35,7 +37,8 @@ def _why_not_argmax(profile: DeviceProfile, t: Tensor) -> str | None:
 
 def _emit_rows(b: PlanBuilder, t: Tensor) -> None:
     a = source(t, 0)
-    params = {"scale": 1.0 / a.ne[0] if t.op == Op.MEAN else 1.0, **_row_sums(a)}
+    mean = 1.0 / a.ne[0] if a.ne[0] else math.nan
+    params = {"scale": mean if t.op == Op.MEAN else 1.0, **_row_sums(a)}
     b.dispatch(
         "reduce/sum_rows.wgsl",
         operands=[b.operand(a, "f32", name="src0"), b.operand(t, "f32", name="dst", write=True)],
@@ -53,6 +56,9 @@ def _row_sums(a: Tensor) -> dict[str, int | float]:
 def _emit_sum(b: PlanBuilder, t: Tensor) -> None:
     """Row sums into scratch memory, then those into one value."""
     a = source(t, 0)
+    if a.is_empty():
+        gather(b, t, None, Pick(), label="sum of nothing")
+        return
     src, dst = b.operand(a, "f32", name="src0"), b.operand(t, "f32", name="dst", write=True)
     if a.n_rows <= 1:
         _sums(b, [src, dst], 1, _row_sums(a), pairs=(False, False))

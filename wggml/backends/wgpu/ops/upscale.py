@@ -115,6 +115,8 @@ def _taps(t: Tensor, a: Tensor) -> list[Taps]:
 
 
 def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
+    if source(t, 0).is_empty():
+        return "an image without values"
     return why_not_types(t, frozenset({Type.F32}))
 
 
