@@ -112,6 +112,31 @@ def test_the_same_without_subgroups(first_backend: WgpuBackend, host: Lab, name:
     plain.free()
 
 
+@pytest.mark.parametrize("name", ["conv_2d", "conv_3d f16 kernel", "conv_transpose_2d"])
+def test_both_ways_to_read(first_backend: WgpuBackend, host: Lab, name: str) -> None:
+    """Through textures where those are faster, and from buffers."""
+    for words, through in (("texels", True), ("no-texels", False)):
+        lab = masked(first_backend, words)
+        shaders = [d["shader"] for d in lab.backend.plan(lab.graph(CASES[name](lab))).describe()]
+        assert (shaders[-1] == "conv/texel.wgsl") == through, shaders
+        check(lab, host, name)
+        lab.free()
+
+
+def test_products_and_convolutions_share_scratch_textures(first_backend: WgpuBackend) -> None:
+    """Convolutions write over the columns that a product left for the next one."""
+    lab = masked(first_backend, "texels")
+    x, w = values((3, 512), 1), values((1024, 512), 2)
+    columns, rows = lab.tensor(x), lab.tensor(w)
+    first = ops.mul_mat(lab.ctx, rows, columns)
+    between = [CASES[name](lab) for name in ("conv_2d", "conv_3d", "conv_2d f16 kernel")]
+    last = ops.mul_mat(lab.ctx, rows, columns)
+    lab.backend.graph_compute(lab.graph(first, *between, last))
+    np.testing.assert_allclose(first.numpy(), x @ w.T, atol=1e-3)
+    np.testing.assert_array_equal(last.numpy(), first.numpy())
+    lab.free()
+
+
 _OTHER_WIDTH = """
 import sys
 sys.path.insert(0, {here!r})

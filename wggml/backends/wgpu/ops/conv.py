@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.ops._conv_texels import AXES, convolve
 from wggml.backends.wgpu.ops._operands import Bound, source, typed, why_not_types, workgroup
 from wggml.backends.wgpu.ops._units import bind_units, read
 from wggml.backends.wgpu.ops._walk import strides_of
 from wggml.backends.wgpu.profile import DeviceProfile
 from wggml.core.opcodes import Op
-from wggml.core.tensor import Tensor
+from wggml.core.tensor import Shape4, Tensor
 from wggml.core.types import TRAITS
 
 if TYPE_CHECKING:
     from wggml.backends.wgpu.builder import PlanBuilder
 
-AXES = "xyz"
 # Output channels a lane computes at once: each value of the image is loaded once for all of them.
 CHANNELS_AT_ONCE = 4
 
@@ -87,6 +87,9 @@ def _dense(
     """Every output channel from all input channels."""
     at_once = CHANNELS_AT_ONCE if n_out >= CHANNELS_AT_ONCE else 1
     n_at = params["ox"] * params["oy"] * params["oz"] * n
+    params = {**params, "channels": channels, "n_out": n_out, "n_at": n_at, "n": n}
+    if convolve(b, t, source(t, 0), source(t, 1), params):
+        return
     wg = workgroup(b.profile)
     chunks = -(-n_at // wg)
     store = "whole" if TRAITS[t.type].type_size >= 4 else "atomic"
@@ -100,10 +103,7 @@ def _dense(
         consts={
             **bound.consts, "wg": wg, "R": at_once, "store": store, "dst_type": TRAITS[t.type].name,
         },
-        params={
-            **bound.params, **extra, **params, "channels": channels, "n_out": n_out, "n_at": n_at,
-            "chunks": chunks,
-        },
+        params={**bound.params, **extra, **params, "chunks": chunks},
         groups=chunks * -(-n_out // at_once),
         label=t.op.name.lower(),
     )  # fmt: skip
@@ -123,29 +123,37 @@ def _emit_depthwise(b: PlanBuilder, t: Tensor) -> None:
 def _emit_transpose_1d(b: PlanBuilder, t: Tensor) -> None:
     w, x = source(t, 0), source(t, 1)
     ws, xs, ys = strides_of(w), strides_of(x), strides_of(t)
-    bound = bind_units(
-        b, t, {"w": w, "x": x}, ne=(t.ne[0], 1, t.ne[1], t.ne[2]), strides=(ys[0], 0, ys[1], ys[2])
-    )
+    ne, strides = (t.ne[0], 1, t.ne[1], t.ne[2]), (ys[0], 0, ys[1], ys[2])
     params = {
-        "kx": w.ne[0], "ky": 1, "nx": x.ne[0], "ny": 1, "channels": x.ne[1],
-        "stride": t.param_i32(0), "stride_y": 1,
-        **_steps("x_s", xs[0], 0, c=xs[1], n=xs[2]),
-        **_steps("w_s", ws[0], 0, o=ws[1], c=ws[2]),
+        **per_axis("kno", [w.ne[0], 1, 1], [x.ne[0], 1, 1], [t.ne[0], 1, 1]),
+        "channels": x.ne[1], "stride": t.param_i32(0), "stride_y": 1,
+        **_steps("x_s", xs[0], 0, 0, c=xs[1], n=xs[2]),
+        **_steps("w_s", ws[0], 0, 0, o=ws[1], c=ws[2]),
     }  # fmt: skip
-    _add(b, t, "transposed", bound, params)
+    _transposed(b, t, ne, strides, params)
 
 
 def _emit_transpose_2d(b: PlanBuilder, t: Tensor) -> None:
     w, x = source(t, 0), source(t, 1)
     ws, xs = strides_of(w), strides_of(x)
-    bound = bind_units(b, t, {"w": w, "x": x})
     params = {
-        **per_axis("kn", w.ne[:2], x.ne[:2]), "channels": x.ne[2],
-        "stride": t.param_i32(0), "stride_y": t.param_i32(0),
-        **_steps("x_s", xs[0], xs[1], c=xs[2], n=xs[3]),
-        **_steps("w_s", ws[0], ws[1], o=ws[2], c=ws[3]),
+        **per_axis("kno", [*w.ne[:2], 1], [*x.ne[:2], 1], [*t.ne[:2], 1]),
+        "channels": x.ne[2], "stride": t.param_i32(0), "stride_y": t.param_i32(0),
+        **_steps("x_s", xs[0], xs[1], 0, c=xs[2], n=xs[3]),
+        **_steps("w_s", ws[0], ws[1], 0, o=ws[2], c=ws[3]),
     }  # fmt: skip
-    _add(b, t, "transposed", bound, params)
+    _transposed(b, t, t.ne, strides_of(t), params)
+
+
+def _transposed(b: PlanBuilder, t: Tensor, ne: Shape4, ys: Shape4, params: dict[str, int]) -> None:
+    """`ne`, `ys`: the result as [width, height, output channels, batch]."""
+    w, x = source(t, 0), source(t, 1)
+    dst = _steps("dst_s", ys[0], ys[1], 0, o=ys[2], n=ys[3])
+    n_at = ne[0] * ne[1] * ne[3]
+    places = {**params, **dst, "n_out": ne[2], "n_at": n_at, "n": ne[3]}
+    if convolve(b, t, w, x, places, transposed=True):
+        return
+    _add(b, t, "transposed", bind_units(b, t, {"w": w, "x": x}, ne=ne, strides=ys), params)
 
 
 def _add(b: PlanBuilder, t: Tensor, shader: str, bound: Bound, params: dict[str, int]) -> None:
