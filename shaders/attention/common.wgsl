@@ -93,6 +93,20 @@ $$ else
 $$ endif
 }
 
+$$ if skip_chunks
+// False when all 8 values from `token` on (a multiple of 8) are -infinity; the mask is one for all
+// heads.
+fn mask_shows(query: u32, seq: u32, token: u32) -> bool {
+    let w = P.off_mask + ((seq % P.mask_ne3) * P.mask_ne2 * P.mask_s2 + query * P.n_kv + token) / 2u;
+    let a = {{ mask }}[w];
+    let b = {{ mask }}[w + 1u];
+    let c = {{ mask }}[w + 2u];
+    let d = {{ mask }}[w + 3u];
+    let hidden = 0xFC00FC00u; // two f16 of -infinity
+    return (a & b & c & d) != hidden || (a | b | c | d) != hidden;
+}
+$$ endif
+
 const MASKED = -1e30;
 // f16 cannot hold less; a mask below it means "not at all".
 const HIDDEN = -60000.0;

@@ -62,7 +62,21 @@ $$ endfor
 $$ endif
 $$ endfor
 
+$$ if skip_chunks
+    for (var chunk = 0u; chunk < P.n_kv; chunk += 8u * W) {
+    // 8 mask values a lane decide whether any of the next 8 W positions is looked at
+    var seen = false;
+    let words = min(chunk + 8u * lane, P.n_kv - 8u);
+$$ for a in range(QB)
+    seen = seen || mask_shows(query{{ a }}, seq, words);
+$$ endfor
+    if (!subgroupAny(seen)) {
+        continue;
+    }
+    for (var t0 = chunk; t0 < min(chunk + 8u * W, P.n_kv); t0 += W) {
+$$ else
     for (var t0 = 0u; t0 < P.n_kv; t0 += W) {
+$$ endif
         let token = min(t0 + lane, P.n_kv - 1u);
         let inside = t0 + lane < P.n_kv;
 $$ if mask_per_head
@@ -188,6 +202,9 @@ $$ else
         workgroupBarrier();
 $$ endif
     }
+$$ if skip_chunks
+    }
+$$ endif
 
 $$ for r in range(NQ)
     if (first_query + {{ r // HB }}u < P.n_q) {

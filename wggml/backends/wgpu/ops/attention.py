@@ -118,8 +118,7 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
         "U": modes.unit, "D": k.ne[0], "DV": v.ne[0], "alibi": max_bias > 0.0,
         "softcap": softcap != 0.0, "q_mode": modes.q, "k_mode": modes.k, "v_mode": modes.v,
     }  # fmt: skip
-    per_head = mask is not None and mask.ne[2] > 1
-    shader, more, groups = _kernel(b.profile, q, k, v, modes.unit, per_head)
+    shader, more, groups = _kernel(b.profile, q, k, v, mask, modes.unit)
     b.dispatch(
         shader, operands=operands, consts={**consts, **more}, params=params, groups=groups,
         label="flash_attn",
@@ -127,23 +126,25 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
 
 
 def _kernel(
-    profile: DeviceProfile, q: Tensor, k: Tensor, v: Tensor, unit: int, per_head: bool
+    profile: DeviceProfile, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, unit: int
 ) -> tuple[str, dict[str, object], int]:
     """Template, its constants and the number of workgroups."""
     group, outer = q.ne[2] // k.ne[2], k.ne[2] * q.ne[3]
     subgroups = profile.subgroups and profile.subgroup_size >= 4
     if profile.is_software and not subgroups:
         blocks = -(-q.ne[1] * group // ROW_LANES)
-        consts: dict[str, object] = {"W": ROW_LANES, "TB": ROW_TOKENS}
+        consts: dict[str, object] = {"W": ROW_LANES, "TB": ROW_TOKENS, "skip_chunks": False}
         return "attention/flash_attn_rows.wgsl", consts, blocks * outer
     lanes = profile.subgroup_size if subgroups else SHARED_LANES
     held = -(-v.ne[0] // (unit * lanes)) * (unit // 4)  # accumulators of one row in one lane
     limit = max(1, ACCUMULATORS[profile.is_software] // held)
     heads = _heads_at_once(group, limit, outer if q.ne[1] == 1 else MIN_GROUPS)
     queries = max(1, min(limit // heads, 4, q.ne[1]))
+    per_head = mask is not None and mask.ne[2] > 1
     consts = {
         "W": lanes, "QB": queries, "HB": heads, "uses_subgroups": subgroups,
         "mask_per_head": per_head,
+        "skip_chunks": subgroups and mask is not None and not per_head and k.ne[1] % 8 == 0,
     }  # fmt: skip
     groups = -(-q.ne[1] // queries) * (group // heads) * outer
     return "attention/flash_attn.wgsl", consts, groups
