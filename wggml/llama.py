@@ -108,8 +108,8 @@ class Llama:
         n_ubatch: tokens of one graph; None takes 512, on software adapters 128.
         type_k, type_v: `f32` or `f16` storage of the KV cache.
         parallel_copies: keep 4 copies of the inputs so that devices work side by side.
-        warm_up: compile shaders now rather than at the first tokens; None: where a GPU computes.
-        progress: called with (share, what) while weights load and shaders compile.
+        warm_up: compile shaders and prepare weights now rather than at the first tokens.
+        progress: called with (share, what) while weights load and during warm-up.
 
     Raises `GGUFError`, `ModelError`, `DeviceError`, `UsageError`, `AllocationError`.
     """
@@ -132,7 +132,7 @@ class Llama:
         op_offload: bool = True,
         cpu_cache_mb: int | None = None,
         parallel_copies: bool = False,
-        warm_up: bool | None = None,
+        warm_up: bool = True,
         progress: Callable[[float, str], None] | None = None,
     ) -> None:
         for name, value in (("type_k", type_k), ("type_v", type_v)):
@@ -153,7 +153,7 @@ class Llama:
         )  # fmt: skip
         try:
             self.context = LlamaContext(self.model, params)
-            if warm_up or (warm_up is None and self.model.placement.devices):
+            if warm_up:
                 self.context.warm_up(progress)
         except BaseException:
             self.model.close()

@@ -187,12 +187,15 @@ class LlamaContext:
                 part.cells.pos[-1] = heads[name]
 
     def warm_up(self, progress: Callable[[float, str], None] | None = None) -> None:
-        """Run a short prompt and one token, so that shaders are compiled before they are waited
-        for (seconds on a driver that has never seen them), then forget both."""
-        n_prompt = min(self.n_ubatch, WARM_UP_TOKENS)
-        for share, what, n in ((0.0, "prompt", n_prompt), (0.5, "generation", 1)):
+        """Run a short prompt and one token, then forget both: shaders are compiled (seconds on a
+        driver that has never seen them) and the CPU has turned weights to f32 before anyone waits
+        for it. Without a GPU one token does all of that."""
+        runs = [(1, "generation")]
+        if len(self.backends) > 1:
+            runs.insert(0, (min(self.n_ubatch, WARM_UP_TOKENS), "prompt"))
+        for i, (n, what) in enumerate(runs):
             if progress is not None:
-                progress(share, f"compiling shaders ({what})")
+                progress(i / len(runs), f"warming up ({what})")
             self.decode(Batch.of([0] * n))
             self.kv.clear()
         self.stats = ContextStats()
