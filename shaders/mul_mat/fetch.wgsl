@@ -50,6 +50,17 @@ word_at({{ byte_of(name, n) }})
 {$- endif $}
 {$ endmacro $}
 
+{#- u32 whose low 8 bits are a field of one byte -#}
+{$ macro byte(name, n) $}
+{$ if w_mode == "packed" $}
+({{ operands[name] }}[P.off_w_{{ name }} + (({{ n }}) >> 2u)] >> ((({{ n }}) & 3u) * 8u))
+{$- elif w_mode == "texel" -$}
+(textureLoad({{ operands[name] }}, texel(({{ n }}) >> 2u)).x >> ((({{ n }}) & 3u) * 8u))
+{$- else -$}
+word_at({{ byte_of(name, n) }})
+{$- endif $}
+{$ endmacro $}
+
 {#- Functions the macros above call. -#}
 {$ macro functions() $}
 {$ if w_mode == "texel" or (x_mode is defined and x_mode == "texel") $}

@@ -4,7 +4,7 @@
     Bindings: weights (weights.wgsl), x (x.wgsl), y array<f32>, with by_id also ids array<u32>.
     Constants: R rows a lane, C columns, WG lanes a workgroup, bcast lanes that load a chunk of x
     together and hand it round with subgroupBroadcast (8 or 4), or 0: each lane loads it by itself;
-    factored: block formats only: sums of codes times x are scaled once a chunk, instead of each
+    factored: formats of byte codes only: sums of codes times x are scaled once a chunk, instead of each
     weight; worth it for few columns, that is, sums;
     chunked: whole chunks are unrolled (else the loop over four values at a time takes all of a row).
     Grid: groups of WG * R rows, groups of C columns, matrices; see place.wgsl.
@@ -15,7 +15,7 @@
 {$ import "mul_mat/x.wgsl" as X with context $}
 {$ import "mul_mat/place.wgsl" as G with context $}
 {$ set loads = 8 // bcast if bcast else 0 $}
-{$ set factored = factored and not W.plain $}
+{$ set factored = factored and W.has_codes $}
 {$ macro scaled(v) $}
 {{ v }}{$ if factored $} * vec4<f32>(1.0, 0.00390625, 0.0000152587890625, 1.0){$ endif $}
 {$ endmacro $}

@@ -8,8 +8,9 @@
                     each of them: chunk number chunk_of(g, v)
     vec(s, j)       expression, vec4<f32>: values 4 j .. 4 j + 3 of the chunk
     tail(n, i)      plain types only, expression: values 4 i .. 4 i + 3 of the row that starts at n
-    A file in types/ gives block, load, chunk (a turn of a group) and either vec or byte codes: `wa`, `wb` (sixteen codes
-    each, one a byte), `sc` and `mn` (vec2: scale and offset of either half). -#}
+    A file in types/ gives block, load, chunk (a turn of a group) and one of these: `vec`; byte codes
+    `wa`, `wb` (sixteen codes each, one a byte), `sc` and `mn` (vec2: scale and offset of either
+    half); or `values` (expression: four values before they are multiplied by `sc`). -#}
 {$ set files = {"f16": "halves", "bf16": "halves"} $}
 {$ set plain = w_type in ("f32", "f16", "bf16") $}
 {$ import "mul_mat/types/" ~ files.get(w_type, w_type) ~ ".wgsl" as T with context $}
@@ -17,6 +18,7 @@
 {$ set super = T.super $}
 {$ set inner = T.inner $}
 {$ set unroll = inner <= 2 $}
+{$ set has_codes = not plain and T.values is not defined $}
 {#- numbers from one chunk (plain types) or block to the next -#}
 {$ set step = (32 // T.quad_values if w_mode in ("quad", "texel") else 32) if plain else 1 $}
 {$ macro block(s, n) $}{{ T.block(s, n) }}{$ endmacro $}
@@ -30,13 +32,15 @@ let v{{ s }} = {{ T.turn_of(c) }};
 {{ T.load(s, n, "g" ~ s) }}
 {{ T.chunk(s, n, "g" ~ s, "v" ~ s) }}
 {$ else $}
-{{ T.load(s, n, "0u") }}
-{{ T.chunk(s, n, "0u", "0u") }}
+{{ T.load(s, n, c) }}
+{{ T.chunk(s, n, c, "0u") }}
 {$ endif $}
 {$ endmacro $}
 {$ macro vec(s, j) $}
 {$ if plain $}
 {{ T.vec(s, j) }}
+{$- elif T.values is defined -$}
+{{ T.values(s, j) }} * sc{{ s }}.{{ "x" if j < 4 else "y" }}
 {$- else -$}
 bytes4({{ "wa" if j < 4 else "wb" }}{{ s }}.{{ "xyzw"[j % 4] }}) * sc{{ s }}.{{ "x" if j < 4 else "y" }} + mn{{ s }}.{{ "x" if j < 4 else "y" }}
 {$- endif $}

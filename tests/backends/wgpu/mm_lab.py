@@ -13,7 +13,7 @@ from wggml.core.tensor import Tensor
 from wggml.core.types import Type, row_size
 from wggml.hal.interface import BufferUsage
 from wggml.quants.api import dequantize_rows, quantize
-from wggml.quants.layouts import LAYOUTS
+from wggml.quants.layouts import LAYOUTS, set_field
 
 F64 = npt.NDArray[np.float64]
 PLAIN = (Type.F32, Type.F16, Type.BF16)
@@ -26,7 +26,13 @@ def weight_bytes(type_: Type, rows: int, k: int, *seed: int) -> npt.NDArray[np.u
     g = rng(*seed)
     raw = g.integers(0, 256, (rows, row_size(type_, k)), dtype=np.uint8)
     records = raw.reshape(-1).view(LAYOUTS[type_])
-    for name in {"d", "m", "dmin"} & set(records.dtype.names or ()):
+    names = set(records.dtype.names or ())
+    if type_ == Type.NVFP4:
+        set_field(records, "d", g.integers(0, 0x40, (len(records), 4), dtype=np.uint8))
+        names.clear()
+    if "e" in names:
+        records["e"] = g.integers(110, 125, len(records))
+    for name in {"d", "m", "dmin"} & names:
         records[name] = (g.random(len(records)) * 0.02 - 0.005).astype(np.float16)
     return raw
 

@@ -91,6 +91,23 @@ def test_every_kernel(
     assert f"mul_mat/{variant.split('-')[0]}.wgsl" in used
 
 
+@pytest.mark.parametrize("type_", [t for t in ALL_TYPES if t not in PLAIN], ids=name_of)
+def test_block_types_in_gpu_kernels_and_look_ups(
+    one_lab: Lab, type_: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels that take chunks of a row in any order."""
+    w, exact = weights(one_lab, type_, (512, 19), int(type_))
+    x = values((9, 512), 7)
+    wide = x.astype(np.float64)
+    for variant, n in (("group", 1), ("tile", 9)):
+        monkeypatch.setenv(ENV_VARIANT, variant)
+        got = product(one_lab, w, one_lab.tensor(x[:n]))
+        assert_close(got, wide[:n] @ exact.T, magnitude(exact, wide[:n]))
+    rows = one_lab.tensor(np.array([18, 0, 7], np.int32), Type.I32)
+    got = one_lab.run(ops.get_rows(one_lab.ctx, w, rows))
+    np.testing.assert_allclose(got, exact[[18, 0, 7]], rtol=2e-6, atol=1e-7)
+
+
 def test_unknown_kernel_is_refused(one_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENV_VARIANT, "fast")
     w, _ = weights(one_lab, Type.F32, (8, 4))

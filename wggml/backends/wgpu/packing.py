@@ -65,6 +65,18 @@ FIELDS: dict[Type, tuple[Field, ...]] = {
     Type.Q4_K: (_field("q", "vec4<u32>", 0, 144),),
     Type.Q5_K: (_field("q", "vec4<u32>", 0, 176),),
     Type.Q6_K: (_field("q", "vec4<u32>", 0, 208), _field("d", "half", 208, 2)),
+    Type.Q1_0: (_field("q", "vec4<u32>", 2, 16), _field("d", "half", 0, 2)),
+    Type.Q2_0: (_field("q", "vec4<u32>", 2, 16), _field("d", "half", 0, 2)),
+    Type.IQ4_NL: (_field("q", "vec4<u32>", 2, 16), _field("d", "half", 0, 2)),
+    Type.IQ4_XS: (
+        _field("q", "vec4<u32>", 8, 128), _field("h", "u32", 4, 4), _field("d", "u32", 0, 4),
+    ),
+    Type.MXFP4: (_field("q", "vec4<u32>", 1, 16), _field("d", "byte", 0, 1)),
+    Type.NVFP4: (_field("q", "vec4<u32>", 4, 32), _field("d", "u32", 0, 4)),
+    Type.TQ1_0: (
+        _field("q", "vec4<u32>", 0, 48), _field("h", "u32", 48, 4), _field("d", "half", 52, 2),
+    ),
+    Type.TQ2_0: (_field("q", "vec4<u32>", 0, 64), _field("d", "half", 64, 2)),
 }  # fmt: skip
 
 

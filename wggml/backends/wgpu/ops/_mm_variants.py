@@ -39,9 +39,10 @@ def _columns(n: int) -> int:
 
 def _rows(profile: DeviceProfile, n: int, *, bcast: bool, long_loads: bool) -> Variant:
     cols = _columns(n)
-    r = 1 if long_loads else 4
     size = profile.subgroup_size
     lanes = (8 if size >= 8 else 4) if bcast and size >= 4 else 0
+    # Each lane that loads columns by itself does so for more rows.
+    r = 1 if long_loads else 4 if lanes or cols > 2 else 8
     wg = max(8, size)
     consts = (
         ("C", cols), ("R", r), ("WG", wg), ("bcast", lanes), ("factored", cols <= 2),
