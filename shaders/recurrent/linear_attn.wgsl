@@ -70,7 +70,9 @@ $$ if kind == "wkv6"
 $$ endif
     for (var t = 0u; t < P.tokens; t++) {
 $$ for name, repeats in vectors
-        let {{ name }} = P.off_{{ name }} + {{ "(head % P." ~ name ~ "_heads)" if repeats else "head" }} * P.{{ name }}_s1 + t * P.{{ name }}_s2 + {{ "(seq / P." ~ name ~ "_each)" if repeats else "seq" }} * P.{{ name }}_s3;
+        let {{ name }} = P.off_{{ name }} + t * P.{{ name }}_s2
+            + {{ "head % P." ~ name ~ "_heads" if repeats else "head" }} * P.{{ name }}_s1
+            + {{ "seq / P." ~ name ~ "_each" if repeats else "seq" }} * P.{{ name }}_s3;
 $$ endfor
 $$ if vec == 4
         let vj = {{ v }}[v + (j >> 2u)][j & 3u];

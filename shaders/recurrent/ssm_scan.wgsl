@@ -100,11 +100,14 @@ $$ endif
 $$ if L > 1
         sums[(t - t0) * {{ wg }}u + lane] = y;
 $$ else
-        if (first + lane < P.n_lanes) { {{ dst }}[P.off_dst + (seq * P.tokens + t) * P.rows + row_in_seq] = y; }
+        if (first + lane < P.n_lanes) {
+            {{ dst }}[P.off_dst + (seq * P.tokens + t) * P.rows + row_in_seq] = y;
+        }
 $$ endif
         let slot = P.tokens - 1u - t;
         if (slot < P.slots && first + lane < P.n_lanes) {
-            let to = P.off_dst + P.states_at + ((slot * P.n_seq + seq) * P.rows + row_in_seq) * {{ d_state }}u;
+            let to = P.off_dst + P.states_at
+                + ((slot * P.n_seq + seq) * P.rows + row_in_seq) * {{ d_state }}u;
 {$ call(i) V.loop_over() $}
 $$ if vec == 4
 $$ for e in range(4)

@@ -70,17 +70,9 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
     }  # fmt: skip
     vectors = []
     for name, s in tensors.items():
-        if name == "bonus":
-            continue
-        unit = 1 if name in single else vec
-        steps = strides_of(s)
-        per_seq = steps[3] if kind == "delta" else steps[2] * tokens
-        params.update({f"{name}_s1": steps[1] // unit, f"{name}_s2": steps[2] // unit})
-        params[f"{name}_s3"] = per_seq // unit
-        repeats = kind == "delta" and (s.ne[1] != heads or s.ne[3] != n_seq)
-        if repeats:
-            params.update({f"{name}_heads": s.ne[1], f"{name}_each": n_seq // s.ne[3]})
-        vectors.append((name, repeats))
+        if name != "bonus":
+            unit = 1 if name in single else vec
+            vectors.append((name, _add_steps(params, t, name, s, unit, heads, n_seq, tokens)))
     wg = _lanes(b.profile)
     bcast = _together(b.profile, size, size, vec, wg)
     b.dispatch(
@@ -99,6 +91,22 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
         groups=-(-n_seq * heads * size // wg),
         label=t.op.name.lower(),
     )  # fmt: skip
+
+
+def _add_steps(
+    params: dict[str, int | float], t: Tensor, name: str, s: Tensor, unit: int, heads: int,
+    n_seq: int, tokens: int,
+) -> bool:  # fmt: skip
+    """Steps of a vector in `unit`s; True when it is given for fewer heads or sequences."""
+    by_seq = t.op == Op.GATED_DELTA_NET  # the others have their sequences one after the other
+    _, head, token, seq = strides_of(s)
+    params[f"{name}_s1"] = head // unit
+    params[f"{name}_s2"] = token // unit
+    params[f"{name}_s3"] = (seq if by_seq else token * tokens) // unit
+    repeats = by_seq and (s.ne[1] != heads or s.ne[3] != n_seq)
+    if repeats:
+        params.update({f"{name}_heads": s.ne[1], f"{name}_each": n_seq // s.ne[3]})
+    return repeats
 
 
 def _together(profile: DeviceProfile, same: int, size: int, vec: int, wg: int) -> int:
