@@ -1,4 +1,5 @@
-// dst = act(gate) * up. Gate and up are two tensors, or the two halves of each row of one.
+// dst = f(x, y), x from gate and y from up: act(x) * y in gated units, where gate and up are two
+// tensors or the two halves of each row of one; other expressions in ops/backward.py.
 //
 // Bindings: gate, up (one binding when they are halves), dst. Params: the walk's, p0, p1.
 // Grid: one lane per unit of the walk. Limits: none.
