@@ -4,7 +4,7 @@
     Bindings: weights (weights.wgsl), x (x.wgsl), y array<f32>, with by_id also ids array<u32>.
     Constants: R rows a lane, C columns, WG lanes a workgroup, bcast lanes that load a chunk of x
     together and hand it round with subgroupBroadcast (8 or 4), or 0: each lane loads it by itself;
-    factored: formats of byte codes only: sums of codes times x are scaled once a chunk, instead of each
+    factored: block formats only: sums of codes times x are scaled once a chunk, instead of each
     weight; worth it for few columns, that is, sums;
     chunked: whole chunks are unrolled (else the loop over four values at a time takes all of a row).
     Grid: groups of WG * R rows, groups of C columns, matrices; see place.wgsl.
@@ -15,9 +15,9 @@
 {$ import "mul_mat/x.wgsl" as X with context $}
 {$ import "mul_mat/place.wgsl" as G with context $}
 {$ set loads = 8 // bcast if bcast else 0 $}
-{$ set factored = factored and W.has_codes $}
+{$ set factored = factored and not W.plain $}
 {$ macro scaled(v) $}
-{{ v }}{$ if factored $} * vec4<f32>(1.0, 0.00390625, 0.0000152587890625, 1.0){$ endif $}
+{{ v }}{$ if factored and W.has_codes $} * vec4<f32>(1.0, 0.00390625, 0.0000152587890625, 1.0){$ endif $}
 {$ endmacro $}
 {$ include "include/grid.wgsl" $}
 {{ decls }}
@@ -82,7 +82,9 @@ $$ endif
 $$ endfor
 $$ if factored
 $$ for c in range(C)
+$$ if W.has_codes
         var sum{{ c }} = vec2<f32>(0.0);
+$$ endif
 $$ for r in range(R)
         var dot{{ r }}_{{ c }} = vec2<f32>(0.0);
 $$ endfor
@@ -96,7 +98,7 @@ $$ if bcast
 $$ else
             let v{{ c }} = {{ scaled(X.vec("xcol" ~ c, "chunk * 8u + " ~ j ~ "u")) }};
 $$ endif
-$$ if factored
+$$ if factored and W.has_codes
             sum{{ c }}.{{ "xy"[j // 4] }} += dot(v{{ c }}, vec4<f32>(1.0, 256.0, 65536.0, 1.0));
 $$ endif
 $$ endfor
@@ -118,7 +120,7 @@ $$ endfor
 $$ if factored
 $$ for r in range(R)
 $$ for c in range(C)
-        acc{{ r }}_{{ c }} += dot(sc{{ r }}, dot{{ r }}_{{ c }}) + dot(mn{{ r }}, sum{{ c }});
+        acc{{ r }}_{{ c }} += dot(sc{{ r }}, dot{{ r }}_{{ c }}){{ " + dot(mn%s, sum%s)" % (r, c) if W.has_codes else "" }};
 $$ endfor
 $$ endfor
 $$ endif

@@ -46,8 +46,15 @@ bytes4({{ "wa" if j < 4 else "wb" }}{{ s }}.{{ "xyzw"[j % 4] }}) * sc{{ s }}.{{ 
 {$- endif $}
 {$ endmacro $}
 {#- `vec` is codes * scale + offset; kernels that scale sums instead of weights use `codes`: an
-    expression, vec4<f32>, the codes times 1, 256, 65536, 1, which saves shifts. -#}
-{$ macro codes(s, j) $}split4({{ "wa" if j < 4 else "wb" }}{{ s }}.{{ "xyzw"[j % 4] }}){$ endmacro $}
+    expression, vec4<f32>, the codes times 1, 256, 65536, 1, which saves shifts (with `has_codes`),
+    or levels as they are. -#}
+{$ macro codes(s, j) $}
+{$ if has_codes $}
+split4({{ "wa" if j < 4 else "wb" }}{{ s }}.{{ "xyzw"[j % 4] }})
+{$- else -$}
+{{ T.values(s, j) }}
+{$- endif $}
+{$ endmacro $}
 {$ macro tail(n, i) $}{{ T.tail(n, i) }}{$ endmacro $}
 {$ macro functions() $}
 {{ F.functions() }}

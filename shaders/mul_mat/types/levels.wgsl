@@ -1,18 +1,34 @@
-{#- Types whose 4-bit codes number a value: functions from four codes (bytes of a word) to values. -#}
-{$ macro iq4() $}
-// -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113: a polynomial of degree 4 that misses
-// them by 0.433 at most, rounded.
-fn iq4x4(w: u32) -> vec4<f32> {
-    let t = vec4<f32>((vec4<u32>(w) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(15u)) - 8.0;
-    return round((((0.001586043 * t + 0.08183981) * t - 0.01681205) * t + 11.43981) * t + 1.43299);
+{#- Types whose 4-bit codes number a level. -#}
+{#- iq4: functions from a word to the levels of its four low or four high nibbles: -127 -104 -83 -65
+    -49 -35 -22 -10 1 13 25 38 53 69 89 113. A polynomial of degree 4 misses them by 0.433 at most;
+    its coefficients take in where the nibble stands, which saves shifts. -#}
+{$ set iq4_power = [-126.56701, 24.17383, -1.371927, 0.031086439, 0.0015860428] $}
+{$ macro iq4_function(name, nibbles, at) $}
+fn {{ name }}(w: u32) -> vec4<f32> {
+    let u = vec4<f32>({{ nibbles }});
+    var level = vec4<f32>({$ for s in at $}{{ iq4_power[4] / s ** 4 }}{{ ", " if not loop.last }}{$ endfor $});
+{$ for i in (3, 2, 1) $}
+    level = level * u + vec4<f32>({$ for s in at $}{{ iq4_power[i] / s ** i }}{{ ", " if not loop.last }}{$ endfor $});
+{$ endfor $}
+    return round(level * u + {{ iq4_power[0] }});
 }
 {$ endmacro $}
+{$ macro iq4() $}
+{{ iq4_function("iq4_low", "vec4<u32>(w) & vec4<u32>(0xFu, 0xF00u, 0xF0000u, 0xF000000u)", (1, 256, 65536, 16777216)) }}
+{{ iq4_function("iq4_high", "vec4<u32>(w & 0xF0u, w & 0xF000u, w & 0xF00000u, w >> 28u)", (16, 4096, 1048576, 1)) }}
+{$ endmacro $}
+{$ macro iq4_values(s, j) $}{{ "iq4_low" if j < 4 else "iq4_high" }}(q{{ s }}.{{ "xyzw"[j % 4] }}){$ endmacro $}
+
+{#- fp4: a function from codes, one a byte, to 12 + levels 0 1 2 3 4 6 8 12 (negative from code 8
+    on), four bytes at a time: t + (t & 3 if t > 3) + (2 if t = 7) for t = code & 7. -#}
 {$ macro fp4() $}
-// 0 1 2 3 4 6 8 12, negative from code 8 on: floats of 1 sign, 2 exponent, 1 mantissa bit, doubled.
-fn fp4x4(w: u32) -> vec4<f32> {
-    let code = (vec4<u32>(w) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(15u);
-    let t = vec4<f32>(code & vec4<u32>(7u));
-    let size = max(max(t, 2.0 * t - 4.0), 4.0 * t - 16.0);
-    return select(size, -size, code > vec4<u32>(7u));
+fn fp4_codes(w: vec4<u32>) -> vec4<u32> {
+    let ones = vec4<u32>(0x01010101u);
+    let big = (w >> vec4<u32>(2u)) & ones;
+    let seven = w & (w >> vec4<u32>(1u)) & big;
+    let size = (w & vec4<u32>(0x07070707u)) + (w & (big | (big << vec4<u32>(1u)))) + (seven << vec4<u32>(1u));
+    let minus = (w >> vec4<u32>(3u)) & ones;
+    let mask = (minus << vec4<u32>(8u)) - minus;
+    return vec4<u32>(0x0C0C0C0Cu) + size - ((size & mask) << vec4<u32>(1u));
 }
 {$ endmacro $}

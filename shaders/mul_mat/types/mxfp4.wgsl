@@ -7,9 +7,11 @@
 {$ macro load(s, n, g) $}{$ endmacro $}
 {$ macro chunk(s, n, g, v) $}
 let q{{ s }} = {{ quad("q", n, "0u") }};
+let wa{{ s }} = fp4_codes(q{{ s }} & vec4<u32>(0x0F0F0F0Fu));
+let wb{{ s }} = fp4_codes((q{{ s }} >> vec4<u32>(4u)) & vec4<u32>(0x0F0F0F0Fu));
 let sc{{ s }} = vec2<f32>(half_power(({{ byte("d", n) }}) & 255u));
+let mn{{ s }} = sc{{ s }} * -12.0;
 {$ endmacro $}
-{$ macro values(s, j) $}fp4x4(q{{ s }}.{{ "xyzw"[j % 4] }}{{ " >> 4u" if j > 3 else "" }}){$ endmacro $}
 {$ macro functions() $}
 {{ fp4() }}
 fn half_power(e: u32) -> f32 {

@@ -9,10 +9,14 @@ let d{{ s }} = {{ word("d", n) }};
 {$ macro load(s, n, g) $}{$ endmacro $}
 {$ macro chunk(s, n, g, v) $}
 let q{{ s }} = {{ quad("q", n, g) }};
+let lo{{ s }} = fp4_codes(q{{ s }} & vec4<u32>(0x0F0F0F0Fu));
+let hi{{ s }} = fp4_codes((q{{ s }} >> vec4<u32>(4u)) & vec4<u32>(0x0F0F0F0Fu));
+let wa{{ s }} = vec4<u32>(lo{{ s }}.xy, hi{{ s }}.xy);
+let wb{{ s }} = vec4<u32>(lo{{ s }}.zw, hi{{ s }}.zw);
 let dd{{ s }} = d{{ s }} >> (({{ g }}) * 16u);
 let sc{{ s }} = vec2<f32>(half_of_e4m3(dd{{ s }} & 255u), half_of_e4m3((dd{{ s }} >> 8u) & 255u));
+let mn{{ s }} = sc{{ s }} * -12.0;
 {$ endmacro $}
-{$ macro values(s, j) $}fp4x4(q{{ s }}.{{ "xyxyzwzw"[j] }}{{ " >> 4u" if j % 4 > 1 else "" }}){$ endmacro $}
 {$ macro functions() $}
 {{ fp4() }}
 // Half of an unsigned float with 4 exponent and 3 mantissa bits; 0x7f (no number) counts as 0.
