@@ -102,7 +102,7 @@ def texels_of(t: Tensor) -> TexelTensor | None:
     buffer: WgpuBuffer = root.buffer  # type: ignore[assignment]
     assert root.data is not None
     found = buffer.texels.get(root.data)
-    if found is None or found.layout is not lay:
+    if found is None or found.layout != lay:
         found = TexelTensor(buffer.device, lay)
         buffer.texels[root.data] = found
     return found
