@@ -24,7 +24,7 @@ from wggml.core.types import Type
 from wggml.hal.registry import default_registry
 from wggml.testing.opcases import OpCase, iter_cases, run_case
 
-ONE_IN = 6
+ONE_IN = 12
 FILES = (
     "IM2COL.*|COL2IM_1D|CONV_.*|POOL_.*|SSM_.*|RWKV_.*|GATED_.*|SOLVE_TRI|LIGHTNING_INDEXER|DSV4_.*"
 )
@@ -47,7 +47,7 @@ def test_sample_of_golden_cases(cases: list[OpCase], backend: WgpuBackend) -> No
     results = [run_case(case, backend, runs=2) for case in cases]
     wrong = [f"{r.case}: {r.reason}" for r in results if r.status == "fail"]
     assert not wrong, "\n".join(wrong)
-    assert sum(r.status == "pass" for r in results) > 60
+    assert sum(r.status == "pass" for r in results) > 25
 
 
 # ---- own cases against NumPy --------------------------------------------------------------------
@@ -97,7 +97,7 @@ def as_hardware(first_backend: WgpuBackend) -> Any:
     lab.free()
 
 
-HARDWARE = ("conv_2d f16 kernel", "im2col f16 odd rows", "rwkv_wkv6 64", "gated_delta_net by key")
+HARDWARE = ("conv_2d f16 kernel", "im2col f16 odd rows", "rwkv_wkv6 16", "gated_delta_net by key")
 
 
 @pytest.mark.parametrize("name", [*(n for n in CASES if n.startswith("ssm")), *HARDWARE])
@@ -105,7 +105,7 @@ def test_variants_for_hardware(as_hardware: Lab, host: Lab, name: str) -> None:
     check(as_hardware, host, name)
 
 
-@pytest.mark.parametrize("name", ["ssm_scan mamba 2", "rwkv_wkv7 64", "gated_delta_net by key"])
+@pytest.mark.parametrize("name", ["ssm_scan mamba 2", "rwkv_wkv7 16", "gated_delta_net by key"])
 def test_the_same_without_subgroups(first_backend: WgpuBackend, host: Lab, name: str) -> None:
     plain = masked(first_backend, "no-subgroups")
     check(plain, host, name)
@@ -146,7 +146,7 @@ from wggml.hal.registry import default_registry
 backend = default_registry().find("lavapipe").init_backend()
 assert backend.device.profile.subgroup_size == {size}, backend.device.profile
 host = Lab(default_registry().find("cpu").init_backend())
-for name in ("ssm_scan mamba 1", "ssm_scan large state", "rwkv_wkv6 16", "gated_delta_net 128"):
+for name in ("ssm_scan mamba 1", "ssm_scan mamba 2", "rwkv_wkv6 16", "gated_delta_net by key"):
     check(Lab(backend), host, name)
 """
 
