@@ -102,10 +102,10 @@ def _im2col_3d(type_: Type) -> Build:
     )
 
 
-def _im2col_back(lab: Lab) -> Tensor:
+def _im2col_back(lab: Lab, how: dict[str, Any]) -> Tensor:
     kernel, image = leaf(lab, (3, 2, 4, 5), 1), (11, 9, 4, 2)
-    shape = ops.im2col(lab.ctx, kernel, leaf(lab, image, 2), type_=F32, **PADDED).ne
-    return ops.im2col_back(lab.ctx, leaf(lab, shape, 3), kernel, image, **PADDED)
+    shape = ops.im2col(lab.ctx, kernel, leaf(lab, image, 2), type_=F32, **how).ne
+    return ops.im2col_back(lab.ctx, leaf(lab, shape, 3), kernel, image, **how)
 
 
 def _im2col_back_1d(lab: Lab) -> Tensor:
@@ -160,7 +160,8 @@ CONVOLUTIONS: dict[str, Build] = {
     "im2col channels inside": _im2col_view,
     "im2col_3d": _im2col_3d(F32),
     "im2col_3d f16": _im2col_3d(F16),
-    "im2col_back": _im2col_back,
+    "im2col_back": lambda lab: _im2col_back(lab, PADDED),
+    "im2col_back far": lambda lab: _im2col_back(lab, FAR),
     "im2col_back 1d": _im2col_back_1d,
     "col2im_1d": _col2im(F32, 5, 2, 1),
     "col2im_1d f16 odd": _col2im(F16, 5, 2, 1),
@@ -352,6 +353,9 @@ DEEPSEEK: dict[str, Build] = {
     "lightning_indexer q4_K": _indexer(Type.Q4_K, 256, 4, 33),
     "dsv4_hc_comb": lambda lab: ops.dsv4_hc_comb(
         lab.ctx, leaf(lab, (24, 71), 1), leaf(lab, (3,), 2), leaf(lab, (24,), 3), 1e-3, 5
+    ),
+    "dsv4_hc_comb one round": lambda lab: ops.dsv4_hc_comb(
+        lab.ctx, leaf(lab, (24, 9), 1), leaf(lab, (3,), 2), leaf(lab, (24,), 3), 0.2, 1
     ),
     "dsv4_hc_pre": lambda lab: ops.dsv4_hc_pre(
         lab.ctx, leaf(lab, (67, 3, 5), 1), leaf(lab, (3, 5), 2)
