@@ -4,12 +4,15 @@
 // With `pre_add` (rms only) x is src0 + src1, which is stored in `added` as well.
 //
 // Bindings: src0, dst; src1, added, weight, bias if fused (f32 or vec4<f32>); results may lie where
-// operands do.
+// operands do; out (storage texture, rgba32float) if `stage`: a second copy of dst for products.
 // Params: n (values a row, in elements of T), inv_n, eps, n1, n2, n_rows, strides in T; values of
 // src0 are src0_s0 apart if `strided`.
 // Grid: one workgroup of W lanes a row, flat. Limits: n_rows < 2^32.
 {{ decls }}
 {$ include "include/grid.wgsl" $}
+$$ if stage
+{$ include "include/texel.wgsl" $}
+$$ endif
 {$ from "include/reduce.wgsl" import reduction with context $}
 alias T = {{ elem }};
 {{ reduction("sum", "a + b") }}
@@ -77,5 +80,8 @@ $$ if add
         v += {{ bias }}[c + i];
 $$ endif
         {{ dst }}[y + i] = v;
+$$ if stage
+        textureStore({{ out }}, texel(row * P.n + i), v);
+$$ endif
     }
 }

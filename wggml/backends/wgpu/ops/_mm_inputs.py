@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu import texels
+from wggml.backends.wgpu.ops._mm_variants import choose
 from wggml.core.opcodes import Op
 from wggml.core.tensor import Tensor
 from wggml.core.types import TRAITS, Type
@@ -143,6 +144,31 @@ def _staged(b: PlanBuilder, c: Columns, start: int, box: Box, bound: Bound) -> B
     op = b.texture(held.view, texels.ACTIVATIONS, name="x")
     dense = {"x_s1": quads, "x_s2": quads * n, "x_s3": quads * n * n2}
     return op, {"x_mode": "texel"}, {"x_byte": 0, **dense}
+
+
+def stage_ahead(b: PlanBuilder, x: Tensor, consumed: int) -> Operand | None:
+    """The texture that products after the current node will read `x` from, for the kernel that
+    makes `x` to write as well (vec4s in order, operand `out`): that saves their copy. None where
+    they would not copy. `consumed`: nodes from the current one on that this kernel runs.
+
+    Call it last, right before the kernel's dispatch: a copy staged earlier may be overwritten.
+    """
+    n = x.ne[1]
+    plain = x.type == Type.F32 and x.is_contiguous() and x.ne[0] % 4 == 0 and x.ne[2:] == (1, 1)
+    if not b.profile.texel_reads or not plain:
+        return None
+    ahead = b.upcoming[consumed : consumed + LOOK_AHEAD]
+    rows = sum(t.ne[0] for t in ahead if t.op == Op.MUL_MAT and t.src[1] is x)
+    if rows < STAGE_MIN_ROWS or rows * x.ne[0] * n < STAGE_MIN_WEIGHTS:
+        return None
+    if not choose(b.profile, n).name.startswith("rows"):
+        return None
+    view = b.device.texel_scratch.view(x.ne[0] // 4 * n)
+    if view is None:
+        return None
+    key = (0, (n, 1, 1), x.nb[1], x.nb[2], x.nb[3])
+    b.staged = Staged(x, key, view, b.upcoming[consumed:])
+    return b.texture(view, texels.ACTIVATIONS_OUT, name="out")
 
 
 def _copy(b: PlanBuilder, view: object, box: Box, quads: int, bound: Bound) -> None:

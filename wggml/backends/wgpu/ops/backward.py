@@ -47,7 +47,7 @@ def _emit_silu(b: PlanBuilder, t: Tensor) -> None:
     b.dispatch(
         "elementwise/glu.wgsl",
         operands=bound.operands,
-        consts={**bound.consts, "function": SILU_BACK},
+        consts={"stage": False, **bound.consts, "function": SILU_BACK},
         params=bound.params,
         groups=bound.groups,
         label="silu_back",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.ops._mm_inputs import stage_ahead
 from wggml.backends.wgpu.ops._operands import (
     Bound,
     bind_elementwise,
@@ -151,7 +152,13 @@ def _emit_glu(b: PlanBuilder, t: Tensor) -> None:
     bound.consts.pop("up_vtype")
     if t.glu_op in (GluOp.SWIGLU_OAI, GluOp.SWIGLU_CLAMP):
         bound.params.update(p0=t.param_f32(2), p1=t.param_f32(3))
-    _add(b, "glu", bound, t.glu_op.name.lower(), function=GLU[t.glu_op])
+    # one row of vec4s is what a product's texture holds: it can be written on the way
+    row = bound.consts["vtype"] == "vec4<f32>" and bound.consts["n_dims"] == 1
+    staged = stage_ahead(b, t, 1) if row else None
+    if staged is not None:
+        bound.operands.append(staged)
+    stage = staged is not None
+    _add(b, "glu", bound, t.glu_op.name.lower(), function=GLU[t.glu_op], stage=stage)
 
 
 FAMILY: dict[Op, OpImpl] = {

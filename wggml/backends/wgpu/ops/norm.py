@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
 from wggml.backends.wgpu.fusion import can_run_with, overlaps_badly
+from wggml.backends.wgpu.ops._mm_inputs import stage_ahead
 from wggml.backends.wgpu.ops._operands import optional, source, why_not_types
 from wggml.backends.wgpu.ops._rowwise import lanes, row_params
 from wggml.backends.wgpu.ops._views import copy_whole, part
@@ -53,8 +54,8 @@ def _spreads(other: Tensor, t: Tensor) -> bool:
 
 def _emit(b: PlanBuilder, t: Tensor) -> None:
     dst, extra = _chain(b, t, 0, [source(t, 0)])
-    _normalise(b, KINDS[t.op], {"src0": source(t, 0), **extra, "dst": dst}, t.param_f32(0))
     b.consumed = 1 + len(extra)
+    _normalise(b, KINDS[t.op], {"src0": source(t, 0), **extra, "dst": dst}, t.param_f32(0))
 
 
 def _chain(
@@ -87,26 +88,31 @@ def emit_after_add(b: PlanBuilder, t: Tensor) -> bool:
     if overlaps_badly(t, a, c, *others) or overlaps_badly(dst, a, c, t, *others):
         return False
     operands = {"src0": a, "src1": c, "added": t, **extra, "dst": dst}
-    _normalise(b, "rms", operands, n.param_f32(0))
     b.consumed = 2 + len(extra)
+    _normalise(b, "rms", operands, n.param_f32(0))
     return True
 
 
 def _normalise(b: PlanBuilder, kind: str, operands: dict[str, Tensor], eps: float) -> None:
-    """dst = normalised rows of src0, times weight and plus bias where there are such operands."""
+    """dst = normalised rows of src0, times weight and plus bias where there are such operands.
+
+    `b.consumed` must be set: products behind these nodes may want the result in a texture.
+    """
     a, dst = operands["src0"], operands["dst"]
     vec = 4 if all(_is_quad(b, s) for s in operands.values()) else 1
     elem = "vec4<f32>" if vec == 4 else "f32"
     n = dst.ne[0]
+    bound = [b.operand(s, elem, name=k, write=k in ("dst", "added")) for k, s in operands.items()]
+    staged = stage_ahead(b, dst, b.consumed) if vec == 4 else None
+    if staged is not None:
+        bound.append(staged)
     b.dispatch(
         "norm/norm.wgsl",
-        operands=[
-            b.operand(s, elem, name=k, write=k in ("dst", "added")) for k, s in operands.items()
-        ],
+        operands=bound,
         consts={
             "kind": kind, "vec": vec, "elem": elem, "W": lanes(b.profile, n // vec),
             "pre_add": "added" in operands, "strided": a.nb[0] != 4,
-            "mul": "weight" in operands, "add": "bias" in operands,
+            "mul": "weight" in operands, "add": "bias" in operands, "stage": staged is not None,
         },
         params={
             "n": n // vec, "inv_n": 1.0 / n, "eps": eps, "src0_s0": strides_of(a)[0],
