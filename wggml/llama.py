@@ -61,7 +61,13 @@ class Chunk:
 
 @dataclass(slots=True, kw_only=True)
 class Stats:
-    """What a `Llama` did so far. Times are wall seconds, sizes bytes."""
+    """What a `Llama` did so far. Times are wall seconds, sizes bytes.
+
+    `host_us_per_token` is processor time of the calling thread for each generated token that reused
+    its graph, from its arrival to the wait for results: inputs, recording, submitting (and the
+    kernels themselves where the CPU computes); `rebuild_ms` the same for each graph that was built.
+    Wall time would count the driver's threads, which take the cores as soon as work is submitted.
+    """
 
     n_prompt: int = 0
     prompt_seconds: float = 0.0
@@ -76,6 +82,7 @@ class Stats:
     graphs_built: int = 0
     graphs_reused: int = 0
     host_us_per_token: float = 0.0
+    rebuild_ms: float = 0.0
     dispatches_per_token: float = 0.0
     phases_ms: dict[str, float] = field(default_factory=dict)
     peak_rss: int = 0
@@ -265,13 +272,15 @@ class Llama:
             "submit": s.submit_seconds,
             "wait": s.wait_seconds,
             "dispatches": sum(b.counters.dispatches for b in self.context.backends),
-            "host": sum(b.counters.host_seconds for b in self.context.backends),
+            "host": s.reuse_cpu_seconds,
+            "reused": s.graphs_reused,
         }
 
     def stats(self) -> Stats:
         """Speed, placement and memory so far."""
         s, base = self.context.stats, self._eval_base or {}
         n = max(s.n_eval - base.get("n", 0), 1)
+        reused = max(s.graphs_reused - base.get("reused", 0), 1)
         now = {
             "build": s.build_seconds, "inputs": s.input_seconds, "submit": s.submit_seconds,
             "wait": s.wait_seconds,
@@ -291,7 +300,8 @@ class Llama:
             kv_cache_bytes=self.context.kv.nbytes,
             graphs_built=s.graphs_built,
             graphs_reused=s.graphs_reused,
-            host_us_per_token=(phases["build"] + phases["inputs"] + phases["submit"]) * 1e3,
+            host_us_per_token=(s.reuse_cpu_seconds - base.get("host", 0.0)) / reused * 1e6,
+            rebuild_ms=s.rebuild_cpu_seconds / max(s.graphs_built, 1) * 1e3,
             dispatches_per_token=(dispatches - base.get("dispatches", 0)) / n,
             phases_ms=phases,
             peak_rss=peak_rss(),

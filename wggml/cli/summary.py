@@ -27,7 +27,11 @@ def summary(stats: Stats, *, perf: bool) -> str:
     if perf:
         phases = ", ".join(f"{name} {ms:.2f}" for name, ms in stats.phases_ms.items())
         rows += [
-            ("host time", f"{stats.host_us_per_token:.0f} µs per token"),
+            (
+                "host time",
+                f"{stats.host_us_per_token:.0f} µs per token, "
+                f"{stats.rebuild_ms:.0f} ms per graph built (processor time)",
+            ),
             ("dispatches", f"{stats.dispatches_per_token:.0f} per token"),
             ("ms per token", phases),
         ]

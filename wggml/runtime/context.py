@@ -106,6 +106,10 @@ class ContextStats:
     submit_seconds: float = 0.0
     wait_seconds: float = 0.0
     build_seconds: float = 0.0
+    # this thread's own processor time up to the wait for results, of runs that reused their graph
+    # and of those that built one
+    reuse_cpu_seconds: float = 0.0
+    rebuild_cpu_seconds: float = 0.0
 
 
 class LlamaContext:
@@ -243,7 +247,8 @@ class LlamaContext:
                 f(None)
 
     def _process(self, ubatch: Ubatch) -> Logits:
-        t0 = time.perf_counter()
+        t0, cpu0 = time.perf_counter(), time.thread_time()
+        built = self.stats.graphs_built
         slots = self.kv.prepare(ubatch)
         try:
             step = Step(ubatch, self.kv, slots)
@@ -255,6 +260,7 @@ class LlamaContext:
             self._use_threads(ubatch.n_tokens)
             self.sched.graph_compute_async(active.graph)
             t3 = time.perf_counter()
+            self._count_host(time.thread_time() - cpu0, reused=self.stats.graphs_built == built)
             logits = self._read(active, ubatch.n_outputs)
         except BaseException:
             self.kv.undo(slots)
@@ -311,6 +317,12 @@ class LlamaContext:
         if n is not None:
             for f in self._set_threads:
                 f(n)
+
+    def _count_host(self, seconds: float, *, reused: bool) -> None:
+        if reused:
+            self.stats.reuse_cpu_seconds += seconds
+        else:
+            self.stats.rebuild_cpu_seconds += seconds
 
     def _count(self, n_tokens: int, t0: float, t1: float, t2: float, t3: float) -> None:
         s, end = self.stats, time.perf_counter()
