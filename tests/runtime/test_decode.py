@@ -154,6 +154,28 @@ def test_stop_takes_effect_inside_a_ubatch_on_the_cpu(tiny_model: TinyModel):
         np.testing.assert_allclose(m.eval(PROMPT, stop=lambda: False), want, atol=1e-5)
 
 
+def test_stop_takes_effect_between_the_submits_of_a_prompt(
+    tiny_model: TinyModel, adapter_name: str
+):
+    with open_llama(tiny_model("llama"), adapter_name, warm_up=False) as m:
+        backend = m.context.backends[0]
+        backend.max_dispatches_per_submit = 4  # type: ignore[attr-defined]
+        asked = []
+
+        def stop() -> bool:
+            asked.append(1)
+            return len(asked) > 3
+
+        assert len(m.eval(PROMPT, stop=stop)) == 0
+        assert len(asked) == 4
+        assert all(p.cells.n_used == 0 for p in m.context.kv.parts.values())
+        submits = backend.counters.submits
+        want = m.eval(PROMPT)
+        assert backend.counters.submits - submits > 3
+        m.context.kv.clear()
+        np.testing.assert_allclose(m.eval(PROMPT, stop=lambda: False), want, atol=1e-5)
+
+
 def test_a_failure_in_the_middle_is_forgotten(llama: Llama, monkeypatch: pytest.MonkeyPatch):
     want = llama.eval(PROMPT)[-1]
     llama.context.kv.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -16,12 +17,17 @@ from wggml.backends.wgpu.implementation import raw_api, translate
 from wggml.backends.wgpu.optimize import gather
 from wggml.backends.wgpu.plan import Plan, compile_plan
 from wggml.core.graph import Graph
+from wggml.core.opcodes import Op
 from wggml.core.tensor import Tensor
-from wggml.errors import UsageError
+from wggml.errors import ComputeAbortedError, UsageError
 from wggml.hal.interface import Backend, Bytes, Counters, Event, KeepAlive
 
 MAX_PLANS = 64
 ENV_DEBUG = "WGGML_BACKEND_DEBUG"
+# Multiply-adds of matrix products in one submit, by whether the adapter is software: about a
+# quarter of a second on two cores (20 G/s), and as long on a small GPU (1 T/s). Drivers end submits
+# that run for seconds, and nothing can be stopped inside one.
+MACS_PER_SUBMIT = {True: 4 * 10**9, False: 250 * 10**9}
 
 
 class WgpuEvent(Event):
@@ -42,7 +48,8 @@ class WgpuBackend(Backend):
 
     Args:
         encode: "public" or "raw" recording; None picks.
-        max_dispatches_per_submit: cut long plans so that no submit runs for long; 0 = never.
+        max_dispatches_per_submit: cut plans so that no submit runs for long; 0 = only those whose
+            matrix products are many (a prompt), see `MACS_PER_SUBMIT`.
         fusion: run several nodes by one dispatch where a family knows how (WGGML_FUSION=0 is off).
     """
 
@@ -70,6 +77,7 @@ class WgpuBackend(Backend):
         self._counters = Counters()
         self._raw = raw_api()
         self._trap = trap()
+        self._abort: Callable[[], bool] | None = None
 
     # ---- counters -----------------------------------------------------------------------------
 
@@ -90,7 +98,12 @@ class WgpuBackend(Backend):
         plan = self.plan(graph)
         c = self._counters
         try:
-            encode.replay(self._gpu, plan.recorder)
+            if self._abort is None or len(plan.recorder) < 2:
+                encode.replay(self._gpu, plan.recorder)
+            else:
+                self._replay_until_aborted(plan, self._abort)
+        except ComputeAbortedError:
+            raise
         except Exception as e:
             last = plan.dispatches[-1].node if plan.dispatches else "nothing"
             doing = f"running {len(plan.dispatches)} dispatches up to node {last}"
@@ -106,6 +119,25 @@ class WgpuBackend(Backend):
         c.submits += len(plan.recorder)
         c.host_seconds += perf_counter() - began
 
+    def _replay_until_aborted(self, plan: Plan, abort: Callable[[], bool]) -> None:
+        """Wait for each submit before the next one: what is queued cannot be taken back."""
+        for recorder in plan.recorder:
+            if abort():
+                raise ComputeAbortedError("the graph was stopped by its abort callback")
+            encode.replay(self._gpu, [recorder])
+            self.synchronize()
+
+    def _dispatches_per_submit(self, graph: Graph, n_dispatches: int) -> int:
+        if self.max_dispatches_per_submit:
+            return self.max_dispatches_per_submit
+        macs = sum(
+            t.n_elements * t.src[0].ne[0]
+            for t in graph.nodes
+            if t.op in (Op.MUL_MAT, Op.MUL_MAT_ID) and t.src[0] is not None
+        )
+        pieces = -(-macs // MACS_PER_SUBMIT[self.device.profile.is_software])
+        return -(-n_dispatches // pieces) if pieces > 1 else 0
+
     def plan(self, graph: Graph) -> Plan:
         """The plan of a graph: the one kept under its uid if its buffers live, else a new one."""
         uid = graph.uid
@@ -118,9 +150,8 @@ class WgpuBackend(Backend):
                     return kept
                 self._plans.pop(uid).free()
         plan = compile_plan(self.device, graph, fusion=self.fusion)
-        plan.recorder = encode.prepare(
-            plan.dispatches, self._record, self.max_dispatches_per_submit
-        )
+        per_submit = self._dispatches_per_submit(graph, len(plan.dispatches))
+        plan.recorder = encode.prepare(plan.dispatches, self._record, per_submit)
         self._counters.plans_built += 1
         self._debug(plan)
         if uid:
@@ -193,6 +224,16 @@ class WgpuBackend(Backend):
         if isinstance(event, WgpuEvent) and event.backend.device is self.device:
             return  # one queue: what was recorded before runs before
         event.synchronize()
+
+    # ---- extensions ---------------------------------------------------------------------------
+
+    def set_abort_callback(self, abort: Callable[[], bool] | None) -> None:
+        """Ask `abort` before each submit of a plan that is cut into several; once it says True
+        `graph_compute` raises `ComputeAbortedError`. None asks nothing and waits for nothing."""
+        self._abort = abort
+
+    def extension(self, name: str) -> Callable[..., Any] | None:
+        return self.set_abort_callback if name == "set_abort_callback" else None
 
     def close(self) -> None:
         for plan in self._plans.values():
