@@ -67,12 +67,18 @@ class Batch:
 
 @dataclass(slots=True)
 class Ubatch:
-    """A piece of a batch that one graph computes. Arrays are of `n_tokens`."""
+    """A piece of a batch that one graph computes. Arrays are of `n_tokens`.
+
+    `n_seqs` sets of sequences with `n_seq_tokens` tokens each, one set after the other; pieces that
+    are not sorted by sequence have one token in each of `n_tokens` sets.
+    """
 
     tokens: Ints
     positions: Ints
     seq_ids: list[tuple[int, ...]]
     outputs: Ints  # indices of tokens whose logits are wanted
+    n_seqs: int
+    n_seq_tokens: int
     equal_seqs: bool = False
 
     @property
@@ -92,15 +98,52 @@ class Ubatch:
 def split_simple(batch: Batch, n_ubatch: int) -> Iterator[Ubatch]:
     """Consecutive pieces of at most `n_ubatch` tokens, whatever their sequences."""
     for i in range(0, len(batch), n_ubatch):
-        j = min(i + n_ubatch, len(batch))
-        yield _piece(batch, list(range(i, j)))
+        index = list(range(i, min(i + n_ubatch, len(batch))))
+        yield _piece(batch, index, len(index), equal_seqs=False)
 
 
-def _piece(batch: Batch, index: list[int], *, equal_seqs: bool = False) -> Ubatch:
+def split_equal(batch: Batch, n_ubatch: int) -> Iterator[Ubatch]:
+    """Pieces in which every set of sequences has the same number of tokens, one set after the
+    other; what recurrent layers need. Sets that share a sequence never meet in one piece."""
+    left = _by_seqs(batch)
+    while left:
+        used: set[int] = set()
+        chosen: list[tuple[int, ...]] = []
+        for seqs in left:
+            if len(chosen) < n_ubatch and used.isdisjoint(seqs):
+                chosen.append(seqs)
+                used.update(seqs)
+        n = min(min(len(left[s]) for s in chosen), n_ubatch // len(chosen))
+        index = [i for s in chosen for i in left[s][:n]]
+        yield _piece(batch, index, len(chosen), equal_seqs=True)
+        for s in chosen:
+            left[s] = left[s][n:]
+            if not left[s]:
+                del left[s]
+
+
+def split_seq(batch: Batch, n_ubatch: int) -> Iterator[Ubatch]:
+    """Pieces of one set of sequences each."""
+    for index in _by_seqs(batch).values():
+        for i in range(0, len(index), n_ubatch):
+            yield _piece(batch, index[i : i + n_ubatch], 1, equal_seqs=True)
+
+
+def _by_seqs(batch: Batch) -> dict[tuple[int, ...], list[int]]:
+    """Token indices of each set of sequences, in order of first appearance."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for i, seqs in enumerate(batch.seq_ids):
+        found.setdefault(tuple(sorted(seqs)), []).append(i)
+    return found
+
+
+def _piece(batch: Batch, index: list[int], n_seqs: int, *, equal_seqs: bool) -> Ubatch:
     return Ubatch(
         np.array([batch.tokens[i] for i in index], np.int32),
         np.array([batch.positions[i] for i in index], np.int32),
         [batch.seq_ids[i] for i in index],
         np.array([k for k, i in enumerate(index) if batch.outputs[i]], np.int32),
+        n_seqs,
+        len(index) // n_seqs,
         equal_seqs,
     )

@@ -68,13 +68,18 @@ class ContextParams:
 
 @dataclass(frozen=True, slots=True)
 class GraphKey:
-    """All that a graph's topology depends on, apart from what its inputs check themselves."""
+    """All that a graph's topology depends on, apart from what its inputs check themselves: the
+    ubatch's shape (its sequences by id where it is sorted by them), what is wanted of it, and the
+    settings of the context."""
 
     arch: str
     n_tokens: int
-    n_outputs: int
-    seqs: tuple[int, ...]
+    n_seq_tokens: int
+    n_seqs: int
+    n_seqs_unq: int
     equal_seqs: bool
+    seqs: tuple[int, ...]
+    n_outputs: int
     causal: bool
     flash_attn: bool
 
@@ -155,11 +160,11 @@ class LlamaContext:
 
     # ---- graphs -----------------------------------------------------------------------------
 
-    def _key(self, ubatch: Ubatch) -> GraphKey:
+    def _key(self, u: Ubatch) -> GraphKey:
+        unique = u.seqs_unique
         return GraphKey(
-            self.model.hp.arch, ubatch.n_tokens, ubatch.n_outputs,
-            ubatch.seqs_unique if ubatch.equal_seqs else (), ubatch.equal_seqs, True,
-            self.params.flash_attn,
+            self.model.hp.arch, u.n_tokens, u.n_seq_tokens, u.n_seqs, len(unique), u.equal_seqs,
+            unique if u.equal_seqs else (), u.n_outputs, True, self.params.flash_attn,
         )  # fmt: skip
 
     def _build(self, n_tokens: int, n_outputs: int) -> tuple[Graph, list[GraphInput], Tensor]:
