@@ -25,6 +25,9 @@ class Architecture(ABC):
     """One model family: reads its keys, asks for its weights, builds its graph."""
 
     name: ClassVar[str]
+    tok_embd: Tensor
+    output_norm: Tensor
+    output: Tensor
 
     def __init__(self, kv: Mapping[str, Any], n_vocab: int) -> None:
         self.hp: HParams = self.read_keys(kv, n_vocab)
@@ -32,6 +35,16 @@ class Architecture(ABC):
     def read_keys(self, kv: Mapping[str, Any], n_vocab: int) -> HParams:
         """Hyper-parameters from the file's keys; `ModelError` when they make no sense."""
         return read_hparams(kv, self.name, n_vocab)
+
+    def request_ends(self, w: WeightLoader) -> None:
+        """Ask for the embedding, the last norm and the head; a file without a head ties it to the
+        embedding."""
+        hp = self.hp
+        matrix, out = [hp.n_embd, hp.n_vocab], hp.n_layer
+        self.tok_embd = w.need("token_embd.weight", matrix, layer=-1)
+        self.output_norm = w.need("output_norm.weight", [hp.n_embd], layer=out)
+        head = w.get("output.weight", matrix, layer=out, required=False)
+        self.output = head or w.need("token_embd.weight", matrix, layer=out)
 
     @abstractmethod
     def request_weights(self, w: WeightLoader) -> None:

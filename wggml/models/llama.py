@@ -39,9 +39,6 @@ class LlamaArchitecture(Architecture):
 
     name = "llama"
     layers: list[_Layer]
-    tok_embd: Tensor
-    output_norm: Tensor
-    output: Tensor
 
     def read_keys(self, kv: Mapping[str, Any], n_vocab: int) -> HParams:
         hp = read_hparams(kv, self.name, n_vocab)
@@ -57,13 +54,8 @@ class LlamaArchitecture(Architecture):
         return hp
 
     def request_weights(self, w: WeightLoader) -> None:
-        hp = self.hp
-        out = hp.n_layer
-        self.tok_embd = w.need("token_embd.weight", [hp.n_embd, hp.n_vocab], layer=-1)
-        self.output_norm = w.need("output_norm.weight", [hp.n_embd], layer=out)
-        head = w.get("output.weight", [hp.n_embd, hp.n_vocab], layer=out, required=False)
-        self.output = head or w.need("token_embd.weight", [hp.n_embd, hp.n_vocab], layer=out)
-        self.layers = [self._layer(w, il) for il in range(hp.n_layer)]
+        self.request_ends(w)
+        self.layers = [self._layer(w, il) for il in range(self.hp.n_layer)]
 
     def _layer(self, w: WeightLoader, il: int) -> _Layer:
         hp, p = self.hp, f"blk.{il}."
