@@ -47,6 +47,7 @@ def test_a_graph_lives_for_many_tokens_and_replay_creates_nothing(
         for i in range(256):
             logits = m.eval([int(np.argmax(logits[-1]))], position=len(PROMPT) + i)
             now = [getattr(c, f) for c in counters for f in fields]
+            now += [getattr(b, "arrays_created", 0) for b in m.context.backends]
             if m.context.stats.graphs_built == built and i > 0:
                 assert now == created, f"token {i} made something new: {fields} {created} {now}"
             else:
