@@ -87,7 +87,7 @@ class AttentionInput(GraphInput):
     """Mask and cell indices of one part of the KV cache.
 
     mask: [n_kv, n_tokens], F16 for the fused op, else F32. k_idxs: I64 [n_tokens]. v_idxs: the
-    same, or with V transposed one index for each value, I64 [n_tokens * n_embd_v].
+    same tensor, or with V transposed one index for each value, I64 [n_tokens * n_embd_v].
     """
 
     def __init__(
@@ -101,8 +101,9 @@ class AttentionInput(GraphInput):
         self.dtype = np.float16 if flash_attn else np.float32
         self.mask = _input(ctx, kind, [self.n_kv, n_tokens], f"kq_mask_{part.name}")
         self.k_idxs = _input(ctx, Type.I64, [n_tokens], f"k_idxs_{part.name}")
-        n_v = n_tokens * n_embd_v if self.v_trans else n_tokens
-        self.v_idxs = _input(ctx, Type.I64, [n_v], f"v_idxs_{part.name}")
+        self.v_idxs = self.k_idxs
+        if self.v_trans:
+            self.v_idxs = _input(ctx, Type.I64, [n_tokens * n_embd_v], f"v_idxs_{part.name}")
 
     def can_reuse(self, step: Step) -> bool:
         return self.n_kv == self.part.n_kv()
@@ -114,5 +115,3 @@ class AttentionInput(GraphInput):
         if self.v_trans:
             columns = np.arange(self.n_embd_v, dtype=np.int64) * self.part.cells.n_cells
             _write(self.v_idxs, slot[:, None] + columns)
-        else:
-            _write(self.v_idxs, slot)
