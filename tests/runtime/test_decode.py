@@ -59,6 +59,19 @@ def test_a_graph_lives_for_many_tokens_and_replay_creates_nothing(
         assert m.context.stats.reallocs == 0
 
 
+def test_going_back_to_a_shape_finds_its_plan(tiny_model: TinyModel, adapter_name: str):
+    def text(m: Llama) -> list[np.ndarray]:
+        m.context.kv.clear()
+        return [m.eval(PROMPT), *(m.eval([5], position=len(PROMPT) + i) for i in range(2))]
+
+    with open_llama(tiny_model("gemma3"), adapter_name) as m:
+        first = text(m)
+        built = m.context.backends[0].counters.plans_built
+        for got, want in zip(text(m), first, strict=True):
+            np.testing.assert_array_equal(got, want)
+        assert m.context.backends[0].counters.plans_built == built
+
+
 def test_reuse_changes_nothing(tiny_model: TinyModel, monkeypatch: pytest.MonkeyPatch):
     with open_llama(tiny_model("gemma3")) as m:
         with_reuse = tokens_of(m, 40)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +14,7 @@ from wggml.backends.wgpu import encode
 from wggml.backends.wgpu.buffer import WgpuBuffer
 from wggml.backends.wgpu.device import WgpuDevice
 from wggml.backends.wgpu.errors import trap
+from wggml.backends.wgpu.fingerprint import fingerprint
 from wggml.backends.wgpu.implementation import raw_api, translate
 from wggml.backends.wgpu.optimize import gather
 from wggml.backends.wgpu.plan import Plan, compile_plan
@@ -20,9 +22,10 @@ from wggml.core.graph import Graph
 from wggml.core.opcodes import Op
 from wggml.core.tensor import Tensor
 from wggml.errors import ComputeAbortedError, UsageError
-from wggml.hal.interface import Backend, Bytes, Counters, Event, KeepAlive
+from wggml.hal.interface import Backend, Buffer, Bytes, Counters, Event, KeepAlive
 
 MAX_PLANS = 64
+MAX_UIDS = 4 * MAX_PLANS  # every rebuild has a new uid, though its plan may be an old one
 ENV_DEBUG = "WGGML_BACKEND_DEBUG"
 # Multiply-adds of matrix products in one submit, by whether the adapter is software: about a
 # quarter of a second on two cores (20 G/s), and as long on a small GPU (1 T/s). Drivers end submits
@@ -41,6 +44,17 @@ class WgpuEvent(Event):
     def synchronize(self) -> None:
         if self.recorded:
             self.backend.synchronize()
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """A plan and every buffer its graph lies in, which tell its fingerprint apart from others."""
+
+    plan: Plan
+    buffers: tuple[Buffer, ...]
+
+    def is_alive(self) -> bool:
+        return self.plan.is_alive() and not any(b.freed for b in self.buffers)
 
 
 class WgpuBackend(Backend):
@@ -73,7 +87,8 @@ class WgpuBackend(Backend):
         self.fusion = os.environ.get("WGGML_FUSION") != "0" if fusion is None else fusion
         self._gpu = device.gpu
         self._record = _encode_choose(encode)
-        self._plans: OrderedDict[int, Plan] = OrderedDict()
+        self._plans: OrderedDict[Hashable, _Kept] = OrderedDict()  # by fingerprint
+        self._by_uid: dict[int, _Kept] = {}
         self._counters = Counters()
         self._raw = raw_api()
         self._trap = trap()
@@ -139,25 +154,46 @@ class WgpuBackend(Backend):
         return -(-n_dispatches // pieces) if pieces > 1 else 0
 
     def plan(self, graph: Graph) -> Plan:
-        """The plan of a graph: the one kept under its uid if its buffers live, else a new one."""
-        uid = graph.uid
-        if uid:
-            kept = self._plans.get(uid)
-            if kept is not None:
-                if kept.is_alive():
-                    self._plans.move_to_end(uid)
-                    self._counters.plans_replayed += 1
-                    return kept
-                self._plans.pop(uid).free()
+        """The plan of a graph: the one known by its uid if its buffers live, else that of an equal
+        graph at the same places, else a new one."""
+        if not graph.uid:
+            return self._compile(graph)
+        kept = self._by_uid.get(graph.uid)
+        if kept is None or not kept.is_alive():
+            kept = self._equal_or_new(graph)
+            self._by_uid[graph.uid] = kept
+            if len(self._by_uid) > MAX_UIDS:
+                del self._by_uid[next(iter(self._by_uid))]
+        else:
+            self._counters.plans_replayed += 1
+        return kept.plan
+
+    def _equal_or_new(self, graph: Graph) -> _Kept:
+        key, buffers = fingerprint(graph)
+        kept = self._plans.get(key)
+        if kept is not None and kept.is_alive():
+            self._plans.move_to_end(key)
+            self._counters.plans_replayed += 1
+            return kept
+        if kept is not None:
+            self._drop(key)
+        kept = _Kept(self._compile(graph), buffers)
+        self._plans[key] = kept
+        while len(self._plans) > MAX_PLANS:
+            self._drop(next(iter(self._plans)))
+        return kept
+
+    def _drop(self, key: Hashable) -> None:
+        gone = self._plans.pop(key)
+        gone.plan.free()
+        self._by_uid = {uid: k for uid, k in self._by_uid.items() if k is not gone}
+
+    def _compile(self, graph: Graph) -> Plan:
         plan = compile_plan(self.device, graph, fusion=self.fusion)
         per_submit = self._dispatches_per_submit(graph, len(plan.dispatches))
         plan.recorder = encode.prepare(plan.dispatches, self._record, per_submit)
         self._counters.plans_built += 1
         self._debug(plan)
-        if uid:
-            self._plans[uid] = plan
-            while len(self._plans) > MAX_PLANS:
-                self._plans.popitem(last=False)[1].free()
         return plan
 
     def _retire(self, plan: Plan) -> None:
@@ -236,9 +272,10 @@ class WgpuBackend(Backend):
         return self.set_abort_callback if name == "set_abort_callback" else None
 
     def close(self) -> None:
-        for plan in self._plans.values():
-            plan.free()
+        for kept in self._plans.values():
+            kept.plan.free()
         self._plans.clear()
+        self._by_uid.clear()
 
 
 _encode_choose = encode.choose
