@@ -22,7 +22,7 @@ def session(request: pytest.FixtureRequest):
 
 
 def labels(s: Session) -> list[str]:
-    (plan,) = [getattr(p, "plan", p) for p in s.backends[0]._plans.values()]  # type: ignore[attr-defined]
+    (plan,) = s.backends[0].plans  # type: ignore[attr-defined]
     return [d.label for d in plan.dispatches]
 
 

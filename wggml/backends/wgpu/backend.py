@@ -168,6 +168,11 @@ class WgpuBackend(Backend):
             self._counters.plans_replayed += 1
         return kept.plan
 
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans kept, least recently made or found first."""
+        return [kept.plan for kept in self._plans.values()]
+
     def _equal_or_new(self, graph: Graph) -> _Kept:
         key, buffers = fingerprint(graph)
         kept = self._plans.get(key)
