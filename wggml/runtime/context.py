@@ -128,16 +128,16 @@ class LlamaContext:
         self.model = model
         self.params = params
         self.stats = ContextStats()
+        self.n_ubatch = min(params.n_ubatch, params.n_ctx)
         self.kv = KVCache(
             model.hp,
             KVParams(
-                n_ctx=params.n_ctx, n_ubatch=min(params.n_ubatch, params.n_ctx),
+                n_ctx=params.n_ctx, n_ubatch=self.n_ubatch,
                 n_seq_max=params.n_seq_max, type_k=params.type_k, type_v=params.type_v,
                 v_trans=not params.flash_attn,
             ),
             model.placement.device_of,
         )  # fmt: skip
-        self.n_ubatch = min(params.n_ubatch, params.n_ctx)
         n_nodes = 64 + 64 * model.hp.n_layer
         self._ctx = Context(2 * n_nodes, name="graph")
         self._graph = Graph(n_nodes)

@@ -117,7 +117,7 @@ def _emit_depthwise(b: PlanBuilder, t: Tensor) -> None:
     )
     ws = strides_of(w)
     steps = {**_steps("x_s", *strides_of(x)), **_steps("w_s", ws[0], ws[1], c=ws[3])}
-    _add(b, t, "depthwise", bound, {**geometry, **steps})
+    add_kernel(b, t, "depthwise", bound, {**geometry, **steps})
 
 
 def _emit_transpose_1d(b: PlanBuilder, t: Tensor) -> None:
@@ -153,10 +153,13 @@ def _transposed(b: PlanBuilder, t: Tensor, ne: Shape4, ys: Shape4, params: dict[
     places = {**params, **dst, "n_out": ne[2], "n_at": n_at, "n": ne[3]}
     if convolve(b, t, w, x, places, transposed=True):
         return
-    _add(b, t, "transposed", bind_units(b, t, {"w": w, "x": x}, ne=ne, strides=ys), params)
+    add_kernel(b, t, "transposed", bind_units(b, t, {"w": w, "x": x}, ne=ne, strides=ys), params)
 
 
-def _add(b: PlanBuilder, t: Tensor, shader: str, bound: Bound, params: dict[str, int]) -> None:
+def add_kernel(
+    b: PlanBuilder, t: Tensor, shader: str, bound: Bound, params: dict[str, int]
+) -> None:
+    """Run template `conv/<shader>.wgsl` for `t`, with `params` besides those of the walk."""
     b.dispatch(
         f"conv/{shader}.wgsl",
         operands=bound.operands,

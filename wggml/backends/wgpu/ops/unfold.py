@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
-from wggml.backends.wgpu.ops._operands import FLOATS, Bound, source, why_not_strides
+from wggml.backends.wgpu.ops._operands import FLOATS, source, why_not_strides
 from wggml.backends.wgpu.ops._units import bind_units
 from wggml.backends.wgpu.ops._walk import strides_of
-from wggml.backends.wgpu.ops.conv import params_at, per_axis
+from wggml.backends.wgpu.ops.conv import add_kernel, params_at, per_axis
 from wggml.backends.wgpu.profile import DeviceProfile
 from wggml.core.opcodes import Op
 from wggml.core.tensor import Tensor
@@ -45,7 +45,7 @@ def _emit_im2col(b: PlanBuilder, t: Tensor) -> None:
         s, p, d = [t.param_i32(0), 1], [t.param_i32(2), 0], [t.param_i32(4), 1]
         steps = {"x_s1": 0, "x_sc": xs[1], "x_sn": xs[2]}
     params = per_axis("kspdn", [*k, 1], [*s, 1], [*p, 0], [*d, 1], [*n, 1])
-    _add(b, t, "im2col", bound, {**params, "oz": 1, "x_s0": xs[0], "x_s2": 0, **steps})
+    add_kernel(b, t, "im2col", bound, {**params, "oz": 1, "x_s0": xs[0], "x_s2": 0, **steps})
 
 
 def _emit_im2col_3d(b: PlanBuilder, t: Tensor) -> None:
@@ -62,7 +62,7 @@ def _emit_im2col_3d(b: PlanBuilder, t: Tensor) -> None:
     steps = {f"x_s{i}": xs[i] for i in range(3)}
     steps.update(x_sc=xs[3], x_sn=xs[3] * channels)
     bound = bind_units(b, t, {"x": x})
-    _add(b, t, "im2col", bound, {**params, "oz": t.ne[3] // batch, **steps})
+    add_kernel(b, t, "im2col", bound, {**params, "oz": t.ne[3] // batch, **steps})
 
 
 def _emit_im2col_back(b: PlanBuilder, t: Tensor) -> None:
@@ -83,7 +83,7 @@ def _emit_im2col_back(b: PlanBuilder, t: Tensor) -> None:
             (t.param_i32(4), 1), (grad.ne[1], 1),
         )  # fmt: skip
         steps = {"grad_s1": gs[1], "grad_s2": 0, "grad_s3": gs[2]}
-    _add(b, t, "im2col_back", bound, {**params, **steps})
+    add_kernel(b, t, "im2col_back", bound, {**params, **steps})
 
 
 def _emit_col2im_1d(b: PlanBuilder, t: Tensor) -> None:
@@ -95,18 +95,7 @@ def _emit_col2im_1d(b: PlanBuilder, t: Tensor) -> None:
         "k": x.ne[0] // channels, "stride": stride, "crop": crop, "n_t": x.ne[1],
         "x_s0": xs[0], "x_s1": xs[1],
     }  # fmt: skip
-    _add(b, t, "col2im_1d", bound, params)
-
-
-def _add(b: PlanBuilder, t: Tensor, shader: str, bound: Bound, params: dict[str, int]) -> None:
-    b.dispatch(
-        f"conv/{shader}.wgsl",
-        operands=bound.operands,
-        consts=bound.consts,
-        params={**bound.params, **params},
-        groups=bound.groups,
-        label=t.op.name.lower(),
-    )
+    add_kernel(b, t, "col2im_1d", bound, params)
 
 
 FAMILY: dict[Op, OpImpl] = {
