@@ -119,10 +119,13 @@ def test_devices_that_cannot_be_listed_are_an_error(monkeypatch: pytest.MonkeyPa
         dev.list_devices()
 
 
-def test_without_any_adapter_mesa_is_installed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", [[], [device(0, "software", "OpenGL")]])
+def test_without_gpu_or_vulkan_mesa_is_installed_once(
+    monkeypatch: pytest.MonkeyPatch, first: list[dict[str, object]]
+) -> None:
     if not sys.platform.startswith("linux"):
         pytest.skip("apt is for Linux")
-    lists = [[device(0, "cpu")], [device(0, "software"), device(1, "cpu")]]
+    lists = [[*first, device(1, "cpu")], [device(0, "software"), device(1, "cpu")]]
     installed: list[bool] = []
     monkeypatch.setattr(dev, "list_devices", lambda: lists.pop(0))
     monkeypatch.setattr(get_vulkan, "install_mesa", lambda: installed.append(True))
