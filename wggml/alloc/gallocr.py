@@ -151,12 +151,17 @@ class Gallocr:
             None if node_ids is None else list(node_ids),
             None if leaf_ids is None else list(leaf_ids),
         )
+        nodes, leafs = graph.nodes, graph.leafs
+        index = {t: i for i, t in enumerate((*leafs, *nodes))}
         self.plan = Plan(
-            [planner.place_of(t) for t in graph.nodes],
-            [planner.place_of(t) for t in graph.leafs],
+            [planner.place_of(t) for t in nodes],
+            [planner.place_of(t) for t in leafs],
             [t.max_sizes for t in tallocs],
-            [t.name for t in graph.nodes],
-            [t.name for t in graph.leafs],
+            [t.name for t in nodes],
+            [t.name for t in leafs],
+            [planner.lifetime_of(t) for t in nodes],
+            [planner.lifetime_of(t) for t in leafs],
+            [(index[t], index[s]) for t, s in planner.inplace if t in index and s in index],
         )
         self.n_plans += 1
         self._problem = "its memory could not be had"

@@ -7,6 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
+BEFORE = -1
+"""The step of what is placed before the first node runs."""
+
+
+class Lifetime(NamedTuple):
+    """The nodes, by index and both included, while which a place belongs to a tensor. It starts at
+    `BEFORE` for what is written before the run, and ends at the number of nodes for what stays."""
+
+    start: int
+    end: int
+
+
 class Place(NamedTuple):
     """Bytes `offset` to `offset + size` of a chunk of a buffer id."""
 
@@ -25,6 +37,8 @@ class Plan:
             place before.
         chunk_sizes: bytes of each chunk, per buffer id (ids that share memory repeat it).
         node_names, leaf_names: for people; not compared.
+        node_lives, leaf_lives: when each place is in use, parallel to `nodes` and `leafs`.
+        inplace: (tensor, operand whose memory it took over); leafs are numbered first, then nodes.
     """
 
     nodes: list[Place | None] = field(default_factory=list)
@@ -32,6 +46,9 @@ class Plan:
     chunk_sizes: list[list[int]] = field(default_factory=list)
     node_names: list[str] = field(default_factory=list, compare=False, repr=False)
     leaf_names: list[str] = field(default_factory=list, compare=False, repr=False)
+    node_lives: list[Lifetime | None] = field(default_factory=list, compare=False, repr=False)
+    leaf_lives: list[Lifetime | None] = field(default_factory=list, compare=False, repr=False)
+    inplace: list[tuple[int, int]] = field(default_factory=list, compare=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists: `[buffer id, chunk, offset, size]` or null for each node and leaf."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from wggml.alloc.dyn_tallocr import Addr, DynTallocr, pad
-from wggml.alloc.plan import Place
+from wggml.alloc.plan import BEFORE, Lifetime, Place
 from wggml.core.graph import Graph
 from wggml.core.opcodes import INPLACE_OPS, Flag, Op
 from wggml.core.tensor import Tensor
@@ -28,9 +28,10 @@ class _Life:
     """What planning knows of a tensor: readers and views to come, and its place while it has one.
 
     `owned` is False before it is placed, after it is freed, and once another took its memory over.
+    `start` and `end` are the steps at which it was placed and given up.
     """
 
-    __slots__ = ("addr", "buffer_id", "children", "owned", "size", "views")
+    __slots__ = ("addr", "buffer_id", "children", "end", "owned", "size", "start", "views")
 
     def __init__(self) -> None:
         self.children = 0
@@ -39,6 +40,7 @@ class _Life:
         self.addr: Addr = (0, 0)
         self.size = 0
         self.owned = False
+        self.start = self.end = BEFORE
 
 
 class Planner:
@@ -65,7 +67,9 @@ class Planner:
         trace: called with a line for each allocation and release.
     """
 
-    __slots__ = ("bufts", "counted", "exact", "inplace", "lives", "settled", "tallocs", "trace")
+    __slots__ = (
+        "at", "bufts", "counted", "exact", "inplace", "lives", "settled", "tallocs", "trace",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -83,6 +87,7 @@ class Planner:
         self.counted: set[Tensor] = set()  # views that count as such on their root
         self.settled = exact  # counts are final, memory may be taken over
         self.inplace: list[tuple[Tensor, Tensor]] = []  # (node, operand whose memory it took)
+        self.at = BEFORE  # index of the node being placed
 
     def run(
         self, graph: Graph, node_ids: Sequence[int] | None, leaf_ids: Sequence[int] | None
@@ -98,6 +103,7 @@ class Planner:
         self.settled = True
         lives = self.lives
         for i, node in enumerate(graph.nodes):
+            self.at = i
             buffer_id = node_ids[i] if node_ids else 0
             for s in node.src:
                 if s is not None and s.view_src is None:
@@ -110,6 +116,7 @@ class Planner:
                     life.children -= 1
                     if life.children == 0 and life.views == 0:
                         self._consumed(s, life)
+        self.at = len(graph.nodes)
 
     def place_of(self, t: Tensor) -> Place | None:
         """The planned place, None for views, for tensors placed before and for those that the
@@ -120,6 +127,13 @@ class Planner:
         if life is None or life.buffer_id < 0:
             return None
         return Place(life.buffer_id, *life.addr, life.size)
+
+    def lifetime_of(self, t: Tensor) -> Lifetime | None:
+        """From which node to which the planned place is the tensor's; None without a place."""
+        life = self.lives.get(t)
+        if life is None or life.buffer_id < 0:
+            return None
+        return Lifetime(life.start, self.at if life.owned else life.end)
 
     def _life(self, t: Tensor) -> _Life:
         life = self.lives.get(t)
@@ -160,6 +174,7 @@ class Planner:
         life = self._life(t)
         if life.owned or t.view_src is not None or t.data is not None or t.buffer is not None:
             return
+        life.start = self.at
         if _INPLACE[t.op] and self.settled and self._take_over(t, life):
             life.owned = True
             return
@@ -196,6 +211,7 @@ class Planner:
                     )
                 continue
             old.owned = False
+            old.end = self.at
             life.buffer_id, life.addr, life.size = old.buffer_id, old.addr, size
             self.inplace.append((t, s))
             if self.trace:
@@ -224,6 +240,7 @@ class Planner:
         if not life.owned or t.flags & _OUTPUT:
             return
         life.owned = False
+        life.end = self.at
         self._free(t, life.buffer_id, life.addr, life.size)
 
     def _free(self, t: Tensor, buffer_id: int, addr: Addr, size: int) -> None:

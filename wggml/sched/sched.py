@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn
 
 from wggml.alloc.gallocr import Gallocr
+from wggml.alloc.plan import Plan as MemoryPlan
 from wggml.core.graph import DEFAULT_GRAPH_SIZE, Graph
 from wggml.core.tensor import Tensor
 from wggml.errors import SchedulerError, UsageError
@@ -77,6 +78,7 @@ class Sched:
         self._plan: Plan | None = None  # of the graph split last
         self._alloc_graph: AllocGraph | None = None
         self._steps: list[Step] | None = None  # set while the plan's graph is allocated
+        self._memory_planned = False  # the allocator's plan is the one of `_alloc_graph`
         self._placed: list[tuple[Tensor, int | None]] = []
         self._eval: EvalCallback | None = None
         self._on_copy: CopyCallback | None = None
@@ -103,6 +105,7 @@ class Sched:
         plan, g = self._make_plan(graph)
         with plan.applied():
             self._galloc.reserve_n(g.graph, g.node_ids, g.leaf_ids)
+        self._memory_planned = True
 
     def reserve_size(self, graph: Graph) -> list[int]:
         """Bytes that `graph` needs per backend; plans only, no buffer is made."""
@@ -111,7 +114,9 @@ class Sched:
         self.synchronize()
         plan, g = self._make_plan(graph)
         with plan.applied():
-            return self._galloc.reserve_n_size(g.graph, g.node_ids, g.leaf_ids)
+            sizes = self._galloc.reserve_n_size(g.graph, g.node_ids, g.leaf_ids)
+        self._memory_planned = True
+        return sizes
 
     def alloc_graph(self, graph: Graph) -> None:
         """Split `graph` and give its tensors their places, so that inputs can be set and the
@@ -124,6 +129,7 @@ class Sched:
         try:
             with plan.applied():
                 self._allocate(g)
+            self._memory_planned = True
             if self._previous_ids is None:
                 rotate_places(plan, self._galloc.owns)
             self._runner.reclaim_inputs(plan, self._pipeline)
@@ -140,6 +146,7 @@ class Sched:
 
     def _make_plan(self, graph: Graph) -> tuple[Plan, AllocGraph]:
         self._check_open()
+        self._memory_planned = False
         self._release_stale(graph)
         a = Assignment(self.backends, self.bufts, self.op_offload)
         for t, b in self._user.items():
@@ -300,6 +307,17 @@ class Sched:
     def alloc_graph_copy(self) -> AllocGraph | None:
         """The graph as the allocator sees it, for the graph split last."""
         return self._alloc_graph
+
+    @property
+    def memory_plan(self) -> MemoryPlan | None:
+        """The allocator's places for `alloc_graph_copy`, tensor by tensor; None while that graph
+        was only split."""
+        return self._galloc.plan if self._memory_planned else None
+
+    def buffers(self, backend: Backend) -> list[Buffer]:
+        """The chunks of compute memory of a backend, as they are now; backends with one buffer
+        type share them."""
+        return self._galloc.buffers(self._index(backend))
 
     @property
     def is_allocated(self) -> bool:
