@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-
 BEFORE = -1
 """The step of what is placed before the first node runs."""
 
