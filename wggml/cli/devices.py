@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wggml.cli.flags import profile_flag
 from wggml.cli.text import nbytes_text
 from wggml.errors import DeviceError
 
@@ -18,6 +19,7 @@ SHOWN_ITEMS = 8
 
 @click.command(short_help="List every adapter and the CPU.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable, with all limits.")
+@profile_flag
 def devices(as_json: bool) -> None:
     """List every device: the index and name that --device takes, features, limits, what is missing.
 

@@ -3,6 +3,7 @@ is refused by name."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,23 @@ def flag(*names: str, **settings: Any) -> Decorator:
     if settings.get("default") is not None and not settings.get("is_flag"):
         settings.setdefault("show_default", True)
     return click.option(*names, **settings)
+
+
+def profile_flag(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--profile`: features and limits to take away from every adapter of this process."""
+
+    def apply(_ctx: click.Context, _param: click.Parameter, words: str | None) -> None:
+        if words:
+            from wggml.backends.wgpu.profile import ENV_PROFILE, parse_mask
+
+            parse_mask(words)
+            os.environ[ENV_PROFILE] = words
+
+    return flag(
+        "--profile", metavar="WORDS", callback=apply, expose_value=False,
+        help="Take features and limits away from adapters: spec-defaults, no-f16, no-subgroups, "
+        "no-immediates, binding=SIZE; several with commas.",
+    )(command)  # fmt: skip
 
 
 class FlagCommand(click.Command):

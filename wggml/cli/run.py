@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wggml.cli.flags import FlagCommand, LayerCount, OnOffAuto, flag
+from wggml.cli.flags import FlagCommand, LayerCount, OnOffAuto, flag, profile_flag
 from wggml.cli.main import EXIT_INTERRUPTED
 from wggml.cli.text import utf8_stdout
 from wggml.errors import UsageError
@@ -42,6 +42,7 @@ SHARE = click.FloatRange(0.0, 1.0)
       help="Layers on the GPU, counted from the end; the output layer counts as one more.")
 @flag("-dev", "--device", metavar="NAME|INDEX",
       help="Device by index or part of its name (see `wggml devices`); cpu = NumPy.")
+@profile_flag
 @flag("-c", "--ctx-size", type=NOT_NEGATIVE, default=0, metavar="N",
       help="Context in tokens; 0 = the model's own, 4096 at most.")
 @flag("-b", "--batch-size", type=POSITIVE, default=2048, metavar="N",

@@ -62,7 +62,7 @@ def test_masks() -> None:
 
 
 def test_masks_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WGGML_WGPU_PROFILE", "no-subgroups,invocations=64")
+    monkeypatch.setenv("WGGML_PROFILE", "no-subgroups,invocations=64")
     p = masked(DeviceProfile(subgroups=True, subgroup_size=8))
     assert (p.subgroups, p.subgroup_size, p.max_invocations) == (False, 0, 64)
 

@@ -28,17 +28,24 @@ if TYPE_CHECKING:
 # An all-ones value means "undefined" to the C API, so reported maxima are clamped below it.
 _MAX_U32 = 2**32 - 2
 _MAX_U64 = 2**53
-_LIMITS = (
-    "max-buffer-size", "max-storage-buffer-binding-size", "max-storage-buffers-per-shader-stage",
-    "max-compute-invocations-per-workgroup", "max-compute-workgroup-size-x",
-    "max-compute-workgroup-size-y", "max-compute-workgroup-size-z",
-    "max-compute-workgroup-storage-size", "max-compute-workgroups-per-dimension",
-    "max-immediate-size", "max-storage-textures-per-shader-stage",
-)  # fmt: skip
-_WANTED = (
-    "shader-f16", "subgroup", "subgroups", "timestamp-query", "timestamp-query-inside-passes",
-    "immediates",
-)  # fmt: skip
+# Limits that a profile may tighten, by field of `DeviceProfile`.
+_LIMITS = {
+    "max_buffer": "max-buffer-size",
+    "max_binding": "max-storage-buffer-binding-size",
+    "max_storage_buffers": "max-storage-buffers-per-shader-stage",
+    "max_storage_textures": "max-storage-textures-per-shader-stage",
+    "max_invocations": "max-compute-invocations-per-workgroup",
+    "max_workgroup_memory": "max-compute-workgroup-storage-size",
+    "max_workgroups_per_dim": "max-compute-workgroups-per-dimension",
+    "min_storage_offset_alignment": "min-storage-buffer-offset-alignment",
+    "min_uniform_offset_alignment": "min-uniform-buffer-offset-alignment",
+}
+_SIZE_LIMITS = tuple(f"max-compute-workgroup-size-{axis}" for axis in "xyz")
+_FEATURES = {
+    "shader-f16": "f16", "subgroup": "subgroups", "subgroups": "subgroups",
+    "timestamp-query": "timestamps", "timestamp-query-inside-passes": "timestamps",
+    "immediates": "immediates",
+}  # fmt: skip
 # Below this many rows a host weight is not worth the copy to the device (ggml uses 32 too).
 OFFLOAD_MIN_BATCH = 32
 
@@ -82,8 +89,7 @@ class WgpuDevice(Device):
     def gpu(self) -> Any:
         """The open GPUDevice."""
         a = self.adapter.gpu
-        limits = {k: _clamp(k, a.limits[k]) for k in _LIMITS if k in a.limits}
-        features = [f for f in _WANTED if f in a.features]
+        features, limits = self._wanted()
         try:
             return a.request_device_sync(required_features=features, required_limits=limits)
         except Exception as e:
@@ -92,7 +98,9 @@ class WgpuDevice(Device):
     @functools.cached_property
     def profile(self) -> DeviceProfile:
         """What kernels may rely on; opens the device and counts its subgroup lanes."""
-        return masked(probe_subgroups(self.gpu, self._reported()), self.mask)
+        return masked(
+            probe_subgroups(self.gpu, self._profile(self.gpu.limits, self.gpu.features)), self.mask
+        )
 
     @functools.cached_property
     def pipelines(self) -> PipelineCache:
@@ -109,44 +117,46 @@ class WgpuDevice(Device):
         """Brings bytes back to the host."""
         return Reader(self)
 
-    def _reported(self) -> DeviceProfile:
-        limits, features = self.gpu.limits, self.gpu.features
+    def _allowed(self) -> DeviceProfile:
+        """What the adapter reports, less what is masked; known without opening it."""
+        a = self.adapter.gpu
+        return masked(self._profile(a.limits, a.features), self.mask)
+
+    def _wanted(self) -> tuple[list[str], dict[str, int]]:
+        """Features and limits to open the device with: all that the mask leaves, so that the
+        implementation refuses what a masked device would refuse."""
+        a, allowed = self.adapter.gpu, self._allowed()
+        features = [
+            name
+            for name, field in _FEATURES.items()
+            if name in a.features and getattr(allowed, field)
+        ]
+        limits = {name: getattr(allowed, field) for field, name in _LIMITS.items()}
+        limits |= dict(zip(_SIZE_LIMITS, allowed.max_workgroup_size, strict=True))
+        if allowed.immediates:
+            limits["max-immediate-size"] = a.limits["max-immediate-size"]
+        return features, {k: _clamp(k, v) for k, v in limits.items() if k in a.limits}
+
+    def _profile(self, limits: Any, features: Any) -> DeviceProfile:
+        """The profile of these limits and features."""
         return DeviceProfile(
             implementation=self.adapter.implementation,
             backend_type=self.adapter.api,
             is_software=self.type is DeviceType.SOFTWARE,
-            # A range is a multiple of 16 bytes, so that vec4 arrays show all of it.
-            max_binding=limits["max-storage-buffer-binding-size"] // 16 * 16,
-            max_buffer=limits["max-buffer-size"] // 16 * 16,
-            max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],
-            max_storage_textures=limits["max-storage-textures-per-shader-stage"],
-            max_invocations=limits["max-compute-invocations-per-workgroup"],
-            max_workgroup_size=(
-                limits["max-compute-workgroup-size-x"],
-                limits["max-compute-workgroup-size-y"],
-                limits["max-compute-workgroup-size-z"],
-            ),
-            max_workgroup_memory=limits["max-compute-workgroup-storage-size"],
-            max_workgroups_per_dim=limits["max-compute-workgroups-per-dimension"],
-            min_storage_offset_alignment=limits["min-storage-buffer-offset-alignment"],
-            min_uniform_offset_alignment=limits["min-uniform-buffer-offset-alignment"],
+            max_workgroup_size=tuple(limits[k] for k in _SIZE_LIMITS),
             f16="shader-f16" in features,
             subgroups="subgroup" in features or "subgroups" in features,
             immediates="immediates" in features,
             texel_reads="llvmpipe" in self.adapter.device,
             timestamps="timestamp-query-inside-passes" in features,
+            **{field: _clamp(name, limits[name]) for field, name in _LIMITS.items()},
         )
 
     # ---- the device interface -----------------------------------------------------------------
 
     def props(self) -> dict[str, Any]:
-        info, a = self.adapter.info, self.adapter.gpu
-        shown = {
-            "shader-f16": "f16", "subgroup": "subgroups", "subgroups": "subgroups",
-            "timestamp-query-inside-passes": "timestamps", "immediates": "immediates",
-        }  # fmt: skip
-        has = {word for key, word in shown.items() if key in a.features}
-        lacks = dict.fromkeys(word for word in shown.values() if word not in has)
+        info, allowed = self.adapter.info, self._allowed()
+        words = dict.fromkeys(_FEATURES.values())
         return {
             "api": self.adapter.api,
             "also": list(self.adapter.aliases),
@@ -154,12 +164,12 @@ class WgpuDevice(Device):
             "adapter_type": info.get("adapter_type", ""),
             "vendor": info.get("vendor", ""),
             "driver": info.get("description", ""),
-            "features": sorted(has),
-            "missing": list(lacks),
-            "max_buffer": _clamp("max-buffer-size", a.limits["max-buffer-size"]),
-            "max_binding": _clamp("", a.limits["max-storage-buffer-binding-size"]),
-            "storage_buffers_per_stage": a.limits["max-storage-buffers-per-shader-stage"],
-            "max_invocations": a.limits["max-compute-invocations-per-workgroup"],
+            "features": sorted(word for word in words if getattr(allowed, word)),
+            "missing": [word for word in words if not getattr(allowed, word)],
+            "max_buffer": allowed.max_buffer,
+            "max_binding": allowed.max_binding,
+            "storage_buffers_per_stage": allowed.max_storage_buffers,
+            "max_invocations": allowed.max_invocations,
         }
 
     def probe(self) -> dict[str, Any]:

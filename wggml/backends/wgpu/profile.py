@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from wggml.errors import UsageError
 
-ENV_PROFILE = "WGGML_WGPU_PROFILE"
+ENV_PROFILE = "WGGML_PROFILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,21 @@ _COUNTS = {
     "invocations": "max_invocations",
     "workgroup-memory": "max_workgroup_memory",
 }
+# What WebGPU promises on every adapter: https://www.w3.org/TR/webgpu/#limits
+_SPEC_DEFAULTS: dict[str, object] = {
+    "max_binding": 128 << 20,
+    "max_buffer": 256 << 20,
+    "max_storage_buffers": 8,
+    "max_storage_textures": 4,
+    "max_invocations": 256,
+    "max_workgroup_size": (256, 256, 64),
+    "max_workgroup_memory": 16384,
+    "max_workgroups_per_dim": 65535,
+    "min_storage_offset_alignment": 256,
+    "min_uniform_offset_alignment": 256,
+}
 _FLAGS: dict[str, dict[str, object]] = {
+    "spec-defaults": _SPEC_DEFAULTS,
     "no-f16": {"f16": False},
     "no-subgroups": {"subgroups": False, "subgroup_size": 0},
     "no-immediates": {"immediates": False},
@@ -87,7 +101,8 @@ def parse_size(text: str) -> int:
 
 
 def parse_mask(text: str) -> dict[str, object]:
-    """Field overrides of `no-f16,no-subgroups,binding=128M`; `UsageError` on an unknown word."""
+    """Field overrides of `spec-defaults,no-f16,binding=64M`, later words over earlier ones;
+    `UsageError` on an unknown word."""
     out: dict[str, object] = {}
     for word in filter(None, (w.strip() for w in text.split(","))):
         key, eq, value = word.partition("=")
@@ -102,15 +117,23 @@ def parse_mask(text: str) -> dict[str, object]:
 
 
 def masked(profile: DeviceProfile, words: str | Iterable[str] = "") -> DeviceProfile:
-    """`profile` with features taken away and limits lowered (never raised) by `words` and by the
-    environment variable WGGML_WGPU_PROFILE; same syntax as `parse_mask`."""
+    """`profile` with features taken away and limits tightened (never eased) by `words` and by the
+    environment variable WGGML_PROFILE; same syntax as `parse_mask`."""
     text = words if isinstance(words, str) else ",".join(words)
-    overrides: Mapping[str, object] = {
-        **parse_mask(os.environ.get(ENV_PROFILE, "")), **parse_mask(text),
-    }  # fmt: skip
-    kept = {}
-    for field, value in overrides.items():
-        if isinstance(value, int) and not isinstance(value, bool):
-            value = min(value, getattr(profile, field))
-        kept[field] = value
-    return replace(profile, **kept)  # type: ignore[arg-type]
+    kept = profile
+    for source in (os.environ.get(ENV_PROFILE, ""), text):
+        overrides = {
+            field: _tighter(field, value, getattr(kept, field))
+            for field, value in parse_mask(source).items()
+        }
+        kept = replace(kept, **overrides)  # type: ignore[arg-type]
+    return kept
+
+
+def _tighter(field: str, asked: object, have: object) -> object:
+    if isinstance(asked, bool):
+        return asked
+    if isinstance(asked, tuple) and isinstance(have, tuple):
+        return tuple(map(min, asked, have))
+    assert isinstance(asked, int) and isinstance(have, int)
+    return max(asked, have) if field.startswith("min_") else min(asked, have)
