@@ -1,11 +1,11 @@
-"""Run golden operator cases on a backend and judge the results."""
+"""Run operator cases on a backend and judge the results."""
 
 from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,8 +13,7 @@ import numpy as np
 from wggml.core.graph import Graph, next_uid
 from wggml.core.opcodes import Op
 from wggml.core.tensor import Tensor
-from wggml.core.types import Type
-from wggml.hal.interface import Backend, Buffer, BufferUsage
+from wggml.hal.interface import Backend
 from wggml.testing import metrics
 from wggml.testing.opdata import (
     BuiltCase,
@@ -25,40 +24,26 @@ from wggml.testing.opdata import (
     iter_cases,
     read_values,
 )
+from wggml.testing.placing import Placed, place, read_bytes, write_leafs
 
 __all__ = [
-    "BuiltCase", "CaseResult", "OpCase", "build_case", "iter_cases", "read_values", "run_case",
-    "tally",
+    "BuiltCase", "CaseResult", "OpCase", "build_case", "compute_outputs", "iter_cases",
+    "read_values", "run_case", "tally",
 ]  # fmt: skip
 
 Status = Literal["pass", "fail", "unsupported"]
 
-POISON = 0xFF  # every float of these bytes is NaN, every integer -1
-SENTINEL = 0x5C
-# Ops whose first operand is a weight in a model.
-WEIGHT_OPS = frozenset({Op.MUL_MAT, Op.MUL_MAT_ID, Op.GET_ROWS})
-
 
 @dataclass(slots=True)
 class CaseResult:
-    """`error` is the largest over the compared outputs; `reason` says why it failed."""
+    """`error` is the largest over the compared outputs; `reason` says why it failed or is not
+    supported; `seconds` is what the run took on the host's clock, compilation included."""
 
     case: OpCase
     status: Status
     error: float = 0.0
     reason: str = ""
-
-
-@dataclass(slots=True)
-class _Placed:
-    """Buffers of one case and the guard tensors between its tensors."""
-
-    buffers: list[Buffer] = field(default_factory=list)
-    guards: list[Tensor] = field(default_factory=list)
-
-    def free(self) -> None:
-        for b in self.buffers:
-            b.free()
+    seconds: float = 0.0
 
 
 def run_case(
@@ -78,113 +63,53 @@ def run_case(
     replayed plan is judged.
     """
     built = build_case(case)
-    placed = _Placed()
+    placed = place(built, backend, weights_buffer=weights_buffer)
     try:
-        weights = _weight_roots(built) if weights_buffer else []
-        rest = [t for t in built.roots if t not in weights]
-        _place(rest, backend, BufferUsage.COMPUTE, placed)
-        if weights:
-            _place(weights, backend, BufferUsage.WEIGHTS, placed)
-        _place_views(built)
-        for node in built.graph.nodes:
-            if is_real(node) and (why := _why_not(backend, node)) is not None:
-                return CaseResult(case, "unsupported", reason=f"{node.op.name}: {why}")
+        why = why_not(built, backend)
+        if why is not None:
+            return CaseResult(case, "unsupported", reason=why)
         return _judge(built, backend, placed, sentinels, runs)
     finally:
         placed.free()
 
 
-def _why_not(backend: Backend, node: Tensor) -> str | None:
-    if backend.supports_op(node):
-        return None
-    return backend.device.why_not(node) or "not supported"
-
-
-def _weight_roots(built: BuiltCase) -> list[Tensor]:
-    written = {n.view_src for n in built.graph.nodes if is_real(n) and n.view_src is not None}
-    found: list[Tensor] = []
+def why_not(built: BuiltCase, backend: Backend) -> str | None:
+    """`OP: reason` of the first node of a placed case that the backend does not run, or None."""
     for node in built.graph.nodes:
-        a = node.src[0] if node.op in WEIGHT_OPS else None
-        if a is None:
-            continue
-        root = a.view_src or a
-        if root.op == Op.NONE and root not in written and root not in found:
-            found.append(root)
-    return found
+        if is_real(node) and not backend.supports_op(node):
+            return f"{node.op.name}: {backend.device.why_not(node) or 'not supported'}"
+    return None
 
 
-def _place(roots: list[Tensor], backend: Backend, usage: BufferUsage, placed: _Placed) -> None:
-    buft = backend.buffer_type()
-    align = max(buft.alignment, 4)
-
-    def up(n: int) -> int:
-        return -(-n // align) * align
-
-    offset = align  # the first guard
-    places: list[int] = []
-    for t in roots:
-        places.append(offset)
-        offset = up(offset + buft.alloc_size(t)) + align
-    buffer = buft.alloc_buffer(offset)
-    buffer.usage = usage
-    placed.buffers.append(buffer)
-    buffer.clear(POISON)
-    if usage != BufferUsage.WEIGHTS:
-        ends = [up(p + buft.alloc_size(t)) for p, t in zip(places, roots, strict=True)]
-        placed.guards.extend(_guard(buffer, at, align) for at in [0, *ends])
-    for t, at in zip(roots, places, strict=True):
-        t.buffer, t.data = buffer, at
-        buffer.init_tensor(t)
+def compute_outputs(case: OpCase, backend: Backend, ids: Sequence[int]) -> dict[int, Bytes]:
+    """What `backend` leaves in the tensors `ids` right after each was computed (at the end with
+    `whole_graph`): bytes by tensor id."""
+    built = build_case(case)
+    placed = place(built, backend)
+    try:
+        write_leafs(built)
+        results: dict[int, Bytes] = {}
+        for graph, reads in _stages(built, ids):
+            backend.graph_compute(graph)
+            backend.synchronize()
+            results.update({i: read_bytes(built.tensors[i]) for i in reads})
+        return results
+    finally:
+        placed.free()
 
 
-def _guard(buffer: Buffer, at: int, nbytes: int) -> Tensor:
-    guard = Tensor(Type.I8, (nbytes, 1, 1, 1), (1, nbytes, nbytes, nbytes))
-    guard.set_name("sentinel")
-    guard.buffer, guard.data = buffer, at
-    buffer.init_tensor(guard)
-    buffer.set_tensor(guard, np.full(nbytes, SENTINEL, np.uint8))
-    return guard
-
-
-def _place_views(built: BuiltCase) -> None:
-    for t in built.tensors:
-        root = t.view_src
-        if root is not None:
-            assert root.buffer is not None and root.data is not None
-            t.buffer, t.data = root.buffer, root.data + t.view_offs
-            root.buffer.init_tensor(t)
-
-
-def _write_leafs(built: BuiltCase, *, blank: bool = False) -> None:
-    """The recorded contents, or zeros for all that is no index."""
-    for r, t in zip(built.case.tensors, built.tensors, strict=True):
-        if r.data is not None and r.data[1]:
-            home = t.placed_in
-            assert home is not None
-            data = built.case.bytes_at(r.data)
-            index = r.type in (Type.I8, Type.I16, Type.I32, Type.I64)
-            home.set_tensor(t, np.zeros_like(data) if blank and not index else data)
-
-
-def _read(t: Tensor) -> Bytes:
-    home = t.placed_in
-    assert home is not None
-    return home.get_tensor(t)
-
-
-def _stages(built: BuiltCase) -> Iterator[tuple[Graph, list[int]]]:
+def _stages(built: BuiltCase, wanted: Sequence[int]) -> Iterator[tuple[Graph, list[int]]]:
     """Stretches of the graph and the outputs to read after each.
 
     Outputs of a `whole_graph` case are read at the end. Others hold what a node left right after
     it ran: the graph is cut behind a node whose memory a later one overwrites.
     """
     nodes, case = built.graph.nodes, built.case
-    compared = [o.id for o in case.outputs if o.compared]
     index = {id(n): i for i, n in enumerate(nodes)}
     last_write = {id(_root(n)): i for i, n in enumerate(nodes) if is_real(n)}
     late: list[int] = []
     cuts: dict[int, list[int]] = {}
-    for i in compared:
+    for i in wanted:
         t = built.tensors[i]
         at = index.get(id(t))
         if case.whole_graph or at is None or last_write.get(id(_root(t)), -1) <= at:
@@ -203,9 +128,9 @@ def _root(t: Tensor) -> Tensor:
 
 
 def _judge(
-    built: BuiltCase, backend: Backend, placed: _Placed, sentinels: bool, runs: int
+    built: BuiltCase, backend: Backend, placed: Placed, sentinels: bool, runs: int
 ) -> CaseResult:
-    stages = list(_stages(built))
+    stages = list(_stages(built, [o.id for o in built.case.outputs if o.compared]))
     if runs > 1:
         for graph, _ in stages:
             graph.uid = next_uid()
@@ -213,7 +138,7 @@ def _judge(
     for run in range(runs):
         # A plan is compiled on blank inputs, so that one which kept a value would show.
         warm_up = runs > 1 and run == 0
-        _write_leafs(built, blank=warm_up)
+        write_leafs(built, blank=warm_up)
         results: dict[int, Bytes] = {}
         for graph, reads in stages:
             try:
@@ -222,8 +147,8 @@ def _judge(
             except Exception as e:  # one broken kernel must not hide the verdict on the others
                 reason = f"{type(e).__name__}: {e} ({_raised_at(e)})"
                 return CaseResult(built.case, "fail", metrics.WORST, reason)
-            results.update({i: _read(built.tensors[i]) for i in reads})
-        if sentinels and any((_read(g) != SENTINEL).any() for g in placed.guards):
+            results.update({i: read_bytes(built.tensors[i]) for i in reads})
+        if sentinels and not placed.guards_are_whole():
             return CaseResult(built.case, "fail", metrics.WORST, "wrote outside its tensors")
         if warm_up:
             continue
@@ -268,7 +193,7 @@ def _index_source(built: BuiltCase, i: int) -> np.ndarray[tuple[int, ...], np.dt
         node = above
     source = node.src[0]
     assert source is not None
-    return read_values(_read(source), source)
+    return read_values(read_bytes(source), source)
 
 
 def tally(results: Iterable[CaseResult]) -> dict[str, Counter[str]]:
