@@ -1,4 +1,4 @@
-"""What a device reaches at best: bytes copied and multiply-adds a second, measured by small kernels.
+"""What a device reaches at best: bytes copied and multiply-adds a second, by two small kernels.
 
 Figures of other kernels are shown as shares of these, since data sheets know neither software
 adapters nor throttled ones.
