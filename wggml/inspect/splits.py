@@ -83,6 +83,12 @@ def why_left(plan: Plan, t: Tensor) -> str:
     return explain_cause(a.causes.get(t, ""))
 
 
+def _written(t: Tensor) -> int:
+    """Bytes that a node writes; of one that writes into another tensor, those of what it brings."""
+    source = t.src[0] if t.view_src is not None and t.src else None
+    return t.nbytes if source is None else min(source.nbytes, t.nbytes)
+
+
 def op_table(plan: Plan, nodes: SplitMap, order: list[Tensor]) -> OpTable:
     """Computing nodes counted by op, type of weight and backend, most bytes first."""
     rows: dict[tuple[str, str, int], OpRow] = {}
@@ -94,7 +100,7 @@ def op_table(plan: Plan, nodes: SplitMap, order: list[Tensor]) -> OpTable:
         key = (n.op, "" if weight is None else type_label(weight), n.backend)
         row = rows.setdefault(key, OpRow(*key, 0, 0, {}, []))
         row.count += 1
-        row.nbytes += n.nbytes
+        row.nbytes += _written(t)
         causes.setdefault(key, Counter())[n.cause] += 1
         if n.left and n.left not in row.left:
             row.left.append(n.left)
