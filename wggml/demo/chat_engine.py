@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wggml.chat import ChatTemplate
+from wggml.demo import xray
 from wggml.demo.chat_state import (
     N_TOP,
     Attention,
@@ -51,8 +52,7 @@ class ChatEngine:
         self.llama: Llama | None = None
         self._template: ChatTemplate | None = None
         self._plain: LlamaContext | None = None
-        self._deep: LlamaContext | None = None  # without the fused attention op
-        self._xray: XRay | None = None
+        self._xray: XRay | None = None  # with a context of its own
         self._fed: dict[int, list[int]] = {}  # tokens in a context's cache, by the context's id
         self._ids: list[int] = []
         self._shown = (0, 0)  # layer and head
@@ -150,11 +150,9 @@ class ChatEngine:
     def _close(self) -> None:
         if self._xray is not None:
             self._xray.close()
-        if self._deep is not None:
-            self._deep.close()
         if self.llama is not None:
             self.llama.close()
-        self.llama = self._plain = self._deep = self._xray = None
+        self.llama = self._plain = self._xray = None
         self._ids = []
 
     def _place(self, device: str | None, n_gpu_layers: int | None) -> None:
@@ -187,12 +185,10 @@ class ChatEngine:
         assert self.llama is not None and self._plain is not None
         if not self.state.xray:
             return self._plain
-        if self._deep is None:
-            params = replace(self._plain.params, flash_attn=False, n_ubatch=PIECE)
-            self._deep = LlamaContext(self.llama.model, params)
-            self._fed[id(self._deep)] = []
-            self._xray = XRay(self._deep)
-        return self._deep
+        if self._xray is None:
+            self._xray = XRay(self.llama.model, self._plain.params)
+            self._fed[id(self._xray.context)] = []
+        return self._xray.context
 
     # ---- the conversation -----------------------------------------------------------------------
 
@@ -242,12 +238,13 @@ class ChatEngine:
     def _reset(self) -> None:
         self.engine.end_job(JOB)
         self._ids = []
-        for context in (self._plain, self._deep):
+        contexts = [self._plain, self._xray.context if self._xray is not None else None]
+        for context in contexts:
             if context is not None:
                 context.kv.clear()
                 self._fed[id(context)] = []
         if self._xray is not None:
-            self._xray.begin(0)
+            self._xray.forget(0)
         self._publish(turns=(), n_past=0, attention=None, note="", speed=Speed())
         if self.llama is not None:
             self._publish(phase="ready")
@@ -266,8 +263,7 @@ class ChatEngine:
             return
         layer, head = self._shown
         assert self.llama is not None
-        heads = self._xray.rows[0][layer]
-        head = min(head, len(heads) - 1) if heads is not None else 0
+        head = min(head, len(self._xray.rows[0][layer]) - 1)
         vocab = self.llama.model.vocab
         n = len(self._xray.rows)
         labels = tuple(
@@ -303,17 +299,18 @@ class ChatEngine:
                 context.kv.seq_rm(0, same, -1)
             del fed[same:]
         logits = None
-        for at in range(same, len(ids), PIECE):
+        watching = self._xray if self.state.xray else None
+        piece = PIECE if watching is None else xray.PIECE
+        for at in range(same, len(ids), piece):
             if self._stopped():
                 return
-            part = ids[at : at + PIECE]
-            if self._xray is not None and context is self._deep:
-                self._xray.begin(at)
-            batch = Batch.of(part, at)
-            batch.outputs[-1] = True
-            logits = context.decode(batch)
+            part = ids[at : at + piece]
+            logits = context.decode(Batch.of(part, at))
             fed += part
-            if at + PIECE < len(ids):
+            if watching is not None:
+                watching.forget(at)
+                watching.take(at, len(part))
+            if at + piece < len(ids):
                 self._publish(n_past=len(fed))
                 yield None
         assert logits is not None

@@ -97,10 +97,10 @@ def apply(p: Palette) -> None:
     """Make imgui's own widgets look like the rest."""
     style = imgui.get_style()
     style.font_size_base = BODY
-    style.window_padding = (0, 0)
-    style.frame_padding = (10, 6)
-    style.item_spacing = (10, 8)
-    style.item_inner_spacing = (8, 6)
+    style.window_padding = imgui.ImVec2(0, 0)
+    style.frame_padding = imgui.ImVec2(10, 6)
+    style.item_spacing = imgui.ImVec2(10, 8)
+    style.item_inner_spacing = imgui.ImVec2(8, 6)
     style.frame_rounding = style.grab_rounding = style.popup_rounding = 6
     style.child_rounding = 10
     style.scrollbar_size = 10

@@ -314,7 +314,7 @@ class Ui:
                 n = len(values)
             xs = x + np.arange(n) * (w / (n - 1))
             ys = y + h - h * np.clip((values - low) / span, 0.0, 1.0)
-            points = [imgui.ImVec2(float(a), float(b)) for a, b in zip(xs, ys, strict=True)]
+            points: list[Any] = [(float(a), float(b)) for a, b in zip(xs, ys, strict=True)]
             draw.add_polyline(points, u32(s.colour), 2.0, 0)
         at = x
         for s in series:

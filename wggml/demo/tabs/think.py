@@ -205,10 +205,12 @@ class ThinkTab:
         elif ui.button(
             "think.send", f"{Icon.SEND}  Send", primary=True, width=94,
             enabled=bool(self.draft.strip()) and s.phase == "ready",
-        ) or (entered and s.phase == "ready"):  # fmt: skip
+        ):  # fmt: skip
             self._send()
-        if entered:
+        if entered:  # also while it writes: the answer ends there
             self._take_focus = True
+            if s.n_ctx:
+                self._send()
         imgui.set_cursor_screen_pos((at.x, bottom - 36))
         _, self.temperature = ui.slider(
             "think.temperature", "Temperature", self.temperature, 0.0, 1.5, width=140
