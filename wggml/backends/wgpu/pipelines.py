@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,6 +152,15 @@ class PipelineCache:
 
     def __len__(self) -> int:
         return len(self._pipelines)
+
+    def forget(self, names: Collection[str]) -> None:
+        """Compile the pipelines that were rendered from these templates anew when next asked for.
+        Plans keep what they were made with."""
+        for key, used in list(self.templates.items()):
+            if not used.isdisjoint(names):
+                self._pipelines.pop(key, None)
+                self._refused.pop(key, None)
+                del self.templates[key]
 
     def layout(self, access: tuple[str, ...], n_uniforms: int) -> tuple[Any, Any]:
         """(bind group layout, pipeline layout): storage bindings, then uniforms."""

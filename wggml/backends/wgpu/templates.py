@@ -18,6 +18,7 @@ from pathlib import Path
 import jinja2
 
 import wggml
+from wggml import custom
 from wggml.errors import ShaderError
 
 ENV_SHADERS = "WGGML_SHADERS"
@@ -35,19 +36,10 @@ def shader_dir() -> Path:
     raise ShaderError(f"no shader templates beside or inside {package}; reinstall the package")
 
 
-_extra: list[Path] = []  # folders of registered ops
-
-
-def add_dir(folder: Path) -> None:
-    """Look for templates in `folder` too, before the package's own."""
-    if folder not in _extra:
-        _extra.append(folder)
-
-
 def shader_dirs() -> tuple[Path, ...]:
     """Where templates are looked up, first match first."""
     chosen = os.environ.get(ENV_SHADERS, "").split(os.pathsep)
-    return (*(Path(p).resolve() for p in chosen if p), *_extra, shader_dir())
+    return (*(Path(p).resolve() for p in chosen if p), *custom.folders(), shader_dir())
 
 
 def path_of(name: str) -> Path | None:
@@ -89,8 +81,16 @@ def traced() -> Iterator[set[str]]:
         env.asked = None
 
 
-class _MarkingLoader(jinja2.FileSystemLoader):
+def _registered_text(name: str):  # type: ignore[no-untyped-def]
+    text = custom.text_of(name)
+    return None if text is None else (text, None, lambda: custom.text_of(name) == text)
+
+
+class _MarkingLoader(jinja2.ChoiceLoader):
     """Ends each source line in a comment that names it: rendered lines then know their origin."""
+
+    def load(self, environment, name, globals=None):  # type: ignore[no-untyped-def]
+        return jinja2.BaseLoader.load(self, environment, name, globals)  # by way of get_source
 
     def get_source(self, environment, template):  # type: ignore[no-untyped-def]
         source, path, fresh = super().get_source(environment, template)
@@ -129,8 +129,9 @@ def _env(marking: bool) -> _Environment:
 
 @lru_cache(maxsize=8)
 def _env_of(marking: bool, folders: tuple[Path, ...]) -> _Environment:
-    loader = _MarkingLoader if marking else jinja2.FileSystemLoader
-    return _environment(loader(folders))
+    loader = _MarkingLoader if marking else jinja2.ChoiceLoader
+    texts = jinja2.FunctionLoader(_registered_text)
+    return _environment(loader([texts, jinja2.FileSystemLoader(folders)]))
 
 
 def render(name: str, context: Mapping[str, object]) -> str:
