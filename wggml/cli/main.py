@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "test-ops": "wggml.cli.test_ops:test_ops",
     "plan": "wggml.cli.plan:plan",
     "trace": "wggml.cli.trace:trace",
+    "diff": "wggml.cli.diff:diff",
 }
 """Command -> "module:object"; the module is imported when the command is looked up."""
 
