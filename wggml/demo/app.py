@@ -19,14 +19,11 @@ from wggml.demo.frames import FrameLog
 from wggml.demo.theme import BIG, BODY, SMALL, mix, u32
 from wggml.demo.ui import FOOT, GAP, RAIL, Icon, Ui
 from wggml.demo.window import Window, window_adapter
-from wggml.hal.interface import Device, DeviceType
+from wggml.hal.interface import Device
 from wggml.hal.registry import Registry, default_registry
 
 PLACES_SECONDS = 0.2
 IDLE_SECONDS = 0.1
-SOFTWARE_SECONDS = 0.04
-"""Between frames that only follow the engine where the cores that compute also draw: each frame
-takes time from the tokens."""
 SWITCH_SECONDS = 0.001
 """How long a thread keeps the interpreter while another waits; Python's 5 ms would show."""
 
@@ -81,7 +78,6 @@ class App:
         self._started = time.perf_counter()
         self._places_at = 0.0
         self._moved = 0.0
-        self._software = self.device.type in (DeviceType.SOFTWARE, DeviceType.CPU)
 
     def _make_tabs(self) -> list[Tab]:
         from wggml.demo.tabs import make_tabs
@@ -111,16 +107,14 @@ class App:
     # ---- what happens -------------------------------------------------------------------------
 
     def _pace(self) -> float:
-        """Seconds until the next frame: none while a person moves things or a GPU computes."""
+        """Seconds until the next frame: none while a person moves things or the engine computes."""
         now = time.perf_counter()
         io = imgui.get_io()
         if io.mouse_delta.x or io.mouse_delta.y or io.mouse_wheel or imgui.is_any_item_active():
             self._moved = now
         if now - self._moved < 0.3:
             return 0.0
-        if self.engine.busy:
-            return SOFTWARE_SECONDS if self._software else 0.0
-        return IDLE_SECONDS
+        return 0.0 if self.engine.busy else IDLE_SECONDS
 
     def _dropped(self, paths: Sequence[Path]) -> None:
         order = [self.tabs[self.current], *self.tabs]
@@ -140,11 +134,12 @@ class App:
         imgui.set_next_window_size((size.x, size.y))
         flags = (
             imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move
+            | imgui.WindowFlags_.no_background
             | imgui.WindowFlags_.no_saved_settings | imgui.WindowFlags_.no_bring_to_front_on_focus
             | imgui.WindowFlags_.no_nav
         )  # fmt: skip
         imgui.begin("wggml", None, flags)
-        imgui.get_window_draw_list().add_rect_filled((0, 0), (size.x, size.y), u32(p.back))
+        self.window.renderer.back = theme.rgba(p.back)
         self._rail(size.y)
         width, height = size.x - RAIL - 2 * GAP, size.y - FOOT - GAP
         if width > 50 and height > 50:
@@ -209,7 +204,7 @@ class App:
         if words:
             ui.draw_text(left + ui.width(device, size=SMALL) + 24, y, words, colour=p.dim)
         ui.draw_text(
-            width - GAP - 4, y, f"{self.frames.fps:.0f} fps", colour=p.faint, align=1.0,
+            width - GAP - 4, y, self.frames.shown, colour=p.faint, align=1.0,
             face=ui.fonts.mono,
         )  # fmt: skip
 

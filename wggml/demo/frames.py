@@ -10,6 +10,7 @@ from pathlib import Path
 from wggml.errors import UsageError
 
 KEPT = 240
+SHOWN_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -21,9 +22,11 @@ class FrameLog:
     """
 
     path: Path | None = None
+    shown: str = ""  # frames a second in words, changing rarely: each change is drawn
     recent: list[float] = field(default_factory=list)
     _start: float = field(default_factory=time.perf_counter)
     _last: float = 0.0
+    _shown_at: float = 0.0
     _lines: list[str] = field(default_factory=list)
 
     def frame(self, *, ui_ms: float, busy: bool, tokens: int, tab: str) -> None:
@@ -32,6 +35,8 @@ class FrameLog:
         self._last = now
         self.recent.append(dt)
         del self.recent[:-KEPT]
+        if now - self._shown_at > SHOWN_SECONDS:
+            self.shown, self._shown_at = f"{self.fps:.0f} fps", now
         if self.path is not None:
             row = {
                 "t": round(now, 4), "dt": round(dt, 2), "ui": round(ui_ms, 2), "busy": busy,

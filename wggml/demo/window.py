@@ -110,13 +110,13 @@ class Window:
             self._watch_drops(on_drop)
 
     def _start_imgui(self, adapter: Any) -> None:
-        from wgpu.utils.imgui import ImguiRenderer
+        from wggml.demo.paint import Painter
 
         context = self.canvas.get_wgpu_context()
         wanted = context.get_preferred_format(adapter)
         # imgui blends in sRGB, as everybody's eyes are used to
         context.configure(device=self.device, format=wanted.removesuffix("-srgb"))
-        self.renderer = ImguiRenderer(self.device, self.canvas)
+        self.renderer = Painter(self.device, self.canvas)
         io = self.imgui.get_io()
         io.set_ini_filename("")
         io.config_input_text_cursor_blink = False  # a blinking cursor is no reason to draw
@@ -161,7 +161,7 @@ class Window:
             self.imgui.get_io().delta_time = max(now - last, 1e-4)
             last = now
             try:
-                self.renderer.render()
+                self.renderer.paint(draw)
             except Exception as error:
                 failure.append(error)
                 self.close()
@@ -177,7 +177,6 @@ class Window:
                     self.canvas.request_draw()
                 self._module.loop.call_later(BEAT_SECONDS, heartbeat)
 
-        self.renderer.set_gui(draw)
         self.canvas.request_draw(frame)
         self.canvas.add_event_handler(lambda _event: self.canvas.request_draw(), "*")
         self._module.loop.call_later(BEAT_SECONDS, heartbeat)
@@ -215,6 +214,7 @@ class Window:
         if kept.version != version:
             kept.write(pixels)
             kept.version = version
+            self.renderer.stale = True
         return kept.ref
 
 
