@@ -12,9 +12,14 @@ from wggml.testing.builtin.recipe import Build, Recipe
 
 def recipes() -> Iterator[Recipe]:
     for op in custom.registered():
-        for shapes, given in op.examples:
-            params = {"ne": [tuple(ne) for ne in shapes], **op.params, **given}
-            yield Recipe(op.name, _build(op), params, max_err=op.max_err)
+        yield from recipes_of(op)
+
+
+def recipes_of(op: custom.CustomOp) -> Iterator[Recipe]:
+    """A case for each of the op's examples."""
+    for shapes, given in op.examples:
+        params = {"ne": [tuple(ne) for ne in shapes], **op.params, **given}
+        yield Recipe(op.name, _build(op), params, max_err=op.max_err)
 
 
 def _build(op: custom.CustomOp) -> Build:
