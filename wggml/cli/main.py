@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "plan": "wggml.cli.plan:plan",
     "trace": "wggml.cli.trace:trace",
     "diff": "wggml.cli.diff:diff",
+    "doctor": "wggml.cli.doctor:doctor",
 }
 """Command -> "module:object"; the module is imported when the command is looked up."""
 
