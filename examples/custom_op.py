@@ -14,6 +14,8 @@ from wggml.hal.interface import Device
 WGSL = """
 {{ decls }}
 {$ include "include/grid.wgsl" $}
+alias V = f32;
+{$ include "include/math.wgsl" $}
 
 @compute @workgroup_size({{ workgroup_size }})
 fn main(
@@ -23,7 +25,7 @@ fn main(
     let i = flat_group(wg) * {{ workgroup_size }}u + lane;
     if (i >= P.n) { return; }
     let x = {{ src0 }}[P.off_src0 + i];
-    let s = sin(P.alpha * x);
+    let s = sin_of(P.alpha * x);
     {{ dst }}[P.off_dst + i] = x + s * s / P.alpha;
 }
 """

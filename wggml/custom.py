@@ -105,6 +105,13 @@ class CustomOp:
         }
 
     @property
+    def version(self) -> int:
+        """Changes with the WGSL (for a file: with its time)."""
+        if isinstance(self.wgsl, Path):
+            return self.wgsl.stat().st_mtime_ns if self.wgsl.exists() else 0
+        return zlib.crc32(self.wgsl.encode())
+
+    @property
     def template(self) -> str:
         """Name of the WGSL template."""
         return self.wgsl.name if isinstance(self.wgsl, Path) else f"custom/{self.name}.wgsl"

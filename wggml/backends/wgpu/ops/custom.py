@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from wggml import custom
 from wggml.backends.wgpu.family import OpImpl
-from wggml.backends.wgpu.ops._operands import source
+from wggml.backends.wgpu.ops._operands import source, why_not_strides
 from wggml.backends.wgpu.ops._walk import strides_of
 from wggml.backends.wgpu.profile import DeviceProfile
 from wggml.core.opcodes import Op
@@ -29,11 +29,11 @@ def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
             return f"{op.name} has an f16 operand and the device no f16"
         if not op.strided and not s.is_contiguous():
             return f"operand {s.name!r} of {op.name} is not contiguous; see ops.cont"
-        if any(nb % s.nb[0] for nb in s.nb) or s.nb[0] % (2 if s.type == Type.F16 else 4):
-            return f"strides {s.nb} of {s.name!r} are not whole elements"
+    if (why := why_not_strides(t)) is not None:
+        return why
     if op.workgroup_size > profile.max_invocations:
-        return f"{op.name} has {op.workgroup_size} invocations a workgroup; the device allows " \
-               f"{profile.max_invocations}"  # fmt: skip
+        limit = profile.max_invocations
+        return f"{op.name} has workgroups of {op.workgroup_size}; the device allows {limit}"
     return None
 
 
@@ -54,7 +54,8 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
             b.operand(s, ELEMS[s.type], name=name, write=name == "dst")
             for name, s in named.items()
         ],
-        consts={"workgroup_size": op.workgroup_size},
+        # a changed text must not find the pipeline of the old one
+        consts={"workgroup_size": op.workgroup_size, "version": op.version},
         params={**shapes, **params},
         groups=op.workgroups(t, *srcs, **params),
         label=op.name,
