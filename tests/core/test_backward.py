@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.core.gradient_cases import CASES, Problem
 from wggml.alloc.ctx_alloc import alloc_ctx_tensors
 from wggml.core import ops
 from wggml.core.backward import build_backward_expand, graph_reset
@@ -20,6 +19,7 @@ from wggml.errors import ContextFullError, ShapeError, UnsupportedOpError
 from wggml.hal.interface import Backend, BufferUsage
 from wggml.hal.registry import default_registry
 from wggml.sched import Sched
+from wggml.testing.gradient_cases import CASES, Problem
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,18 @@ from wggml.testing.opdata import OpCase
 
 __all__ = ["FAMILIES", "Recipe", "iter_builtin", "iter_recipes", "op_names"]
 
-FAMILIES = ("elementwise", "reduce", "matmul", "rows", "shape", "attention", "conv", "image")
+FAMILIES = (
+    "elementwise",
+    "reduce",
+    "matmul",
+    "rows",
+    "shape",
+    "attention",
+    "conv",
+    "image",
+    "recurrent",
+    "chains",
+)
 """Modules of this package; each has `recipes()`."""
 
 

@@ -45,16 +45,42 @@ def _image(m: Maker, ne: Shape, type_: Type, inside: bool) -> Tensor:
 def _two_dimensions() -> Iterator[Recipe]:
     kernels: list[object] = [(3, 2, 5, 6), (1, 1, 5, 9), (3, 3, 5, 1), (2, 5, 5, 33)]
     for types in ((F32, F32), (F16, F32), (BF16, F32), (F16, F16)):
-        yield from each("CONV_2D", _conv_2d, max_err=ROUNDED, type_kernel=types[0], type=types[1],
-                        kernel=kernels, ne=[(11, 9, 5, 2), (70, 5, 5, 1)], stride=STRIDES,
-                        padding=PADDINGS, dilation=DILATIONS, cwhn=[False, True])  # fmt: skip
+        yield from each(
+            "CONV_2D",
+            _conv_2d,
+            max_err=ROUNDED,
+            type_kernel=types[0],
+            type=types[1],
+            kernel=kernels,
+            ne=[(11, 9, 5, 2), (70, 5, 5, 1)],
+            stride=STRIDES,
+            padding=PADDINGS,
+            dilation=DILATIONS,
+            cwhn=[False, True],
+        )
     for type_ in (F32, F16):
-        yield from each("CONV_2D_DW", _depthwise, max_err=ROUNDED, type=type_, kernel=[(3, 2), (1, 1), (5, 5)],
-                        ne=[(11, 9, 5, 2), (17, 8, 64, 1), (9, 8, 6, 3)], stride=STRIDES, padding=PADDINGS,
-                        dilation=DILATIONS, cwhn=[False, True])  # fmt: skip
-        yield from each("CONV_TRANSPOSE_2D", _transposed_2d, max_err=ROUNDED, type_kernel=type_,
-                        kernel=[(3, 2, 4, 5), (2, 2, 4, 5), (1, 1, 3, 1)], ne=[(7, 6), (1, 1), (33, 3)],
-                        n=[2, 1], stride=[2, 1, 3])  # fmt: skip
+        yield from each(
+            "CONV_2D_DW",
+            _depthwise,
+            max_err=ROUNDED,
+            type=type_,
+            kernel=[(3, 2), (1, 1), (5, 5)],
+            ne=[(11, 9, 5, 2), (17, 8, 64, 1), (9, 8, 6, 3)],
+            stride=STRIDES,
+            padding=PADDINGS,
+            dilation=DILATIONS,
+            cwhn=[False, True],
+        )
+        yield from each(
+            "CONV_TRANSPOSE_2D",
+            _transposed_2d,
+            max_err=ROUNDED,
+            type_kernel=type_,
+            kernel=[(3, 2, 4, 5), (2, 2, 4, 5), (1, 1, 3, 1)],
+            ne=[(7, 6), (1, 1), (33, 3)],
+            n=[2, 1],
+            stride=[2, 1, 3],
+        )
 
 
 def _conv_2d(
@@ -90,20 +116,54 @@ def _transposed_2d(
 
 def _other_dimensions() -> Iterator[Recipe]:
     for type_ in (F32, F16):
-        yield from each("CONV_3D", _conv_3d, max_err=ROUNDED, type_kernel=type_,
-                        kernel=[(3, 2, 2), (1, 1, 1), (2, 3, 3)], channels=[3, 1], out=[5, 1, 17], n=[2, 1],
-                        stride=[(2, 1, 1), (1, 1, 1)], padding=[(1, 0, 2), (0, 0, 0)],
-                        dilation=[(1, 2, 1), (1, 1, 1)])  # fmt: skip
-        yield from each("CONV_TRANSPOSE_1D", _transposed_1d, max_err=ROUNDED, type_kernel=type_,
-                        k=[5, 1, 2], out=[4, 1, 33], channels=[3, 1, 64], t=[13, 1, 65],
-                        stride=[2, 1, 3])  # fmt: skip
-        yield from each("CONV_1D_DW", _depthwise_1d, max_err=ROUNDED, type_kernel=type_, k=[3, 4],
-                        t=[31, 65], channels=[4, 33], stride=[2, 1], padding=[2, 0],
-                        dilation=[2, 1])  # fmt: skip
+        yield from each(
+            "CONV_3D",
+            _conv_3d,
+            max_err=ROUNDED,
+            type_kernel=type_,
+            kernel=[(3, 2, 2), (1, 1, 1), (2, 3, 3)],
+            channels=[3, 1],
+            out=[5, 1, 17],
+            n=[2, 1],
+            stride=[(2, 1, 1), (1, 1, 1)],
+            padding=[(1, 0, 2), (0, 0, 0)],
+            dilation=[(1, 2, 1), (1, 1, 1)],
+        )
+        yield from each(
+            "CONV_TRANSPOSE_1D",
+            _transposed_1d,
+            max_err=ROUNDED,
+            type_kernel=type_,
+            k=[5, 1, 2],
+            out=[4, 1, 33],
+            channels=[3, 1, 64],
+            t=[13, 1, 65],
+            stride=[2, 1, 3],
+        )
+        yield from each(
+            "CONV_1D_DW",
+            _depthwise_1d,
+            max_err=ROUNDED,
+            type_kernel=type_,
+            k=[3, 4],
+            t=[31, 65],
+            channels=[4, 33],
+            stride=[2, 1],
+            padding=[2, 0],
+            dilation=[2, 1],
+        )
     for type_ in (F32, F16, BF16):
-        yield from each("COL2IM_1D", _col2im, max_err=max(stored(type_), EXACT), type=type_,
-                        k=[5, 2, 4], channels=[3, 1], t=[6, 7, 1, 197], stride=[2, 3, 1],
-                        padding=[1, 0])  # fmt: skip
+        yield from each(
+            "COL2IM_1D",
+            _col2im,
+            max_err=max(stored(type_), EXACT),
+            type=type_,
+            k=[5, 2, 4],
+            channels=[3, 1],
+            t=[6, 7, 1, 197],
+            stride=[2, 3, 1],
+            padding=[1, 0],
+        )
 
 
 def _conv_3d(
@@ -111,8 +171,9 @@ def _conv_3d(
     padding: Triple, dilation: Triple,
 ) -> Tensor:  # fmt: skip
     k, x = m.leaf((*kernel, channels * out), type_kernel), m.leaf((7, 6, 5, channels * n))
-    return ops.conv_3d_direct(m.ctx, k, x, channels, n, out, stride=stride, padding=padding,
-                              dilation=dilation)  # fmt: skip
+    return ops.conv_3d_direct(
+        m.ctx, k, x, channels, n, out, stride=stride, padding=padding, dilation=dilation
+    )
 
 
 def _transposed_1d(
@@ -143,18 +204,59 @@ def _col2im(
 def _unfolding() -> Iterator[Recipe]:
     for type_ in (F32, F16, BF16):
         limit = stored(type_) if type_ != F32 else 0.0
-        yield from each("IM2COL", _im2col, max_err=limit, type=type_, kernel=[(3, 2, 3), (1, 1, 3), (3, 3, 3)],
-                        ne=[(11, 9, 3, 2), (65, 3, 3, 1)], stride=STRIDES, padding=PADDINGS,
-                        dilation=DILATIONS, cwhn=[False, True])  # fmt: skip
-        yield from each("IM2COL", _im2col_1d, max_err=limit, type=type_, k=[4, 1, 3], t=[21, 65],
-                        stride=[2, 1], padding=[3, 0], dilation=[2, 1])  # fmt: skip
-        yield from each("IM2COL_3D", _im2col_3d, max_err=limit, type=type_, kernel=[(3, 2, 2), (1, 1, 1)],
-                        channels=[3, 1], n=[2, 1], stride=[(2, 1, 1), (1, 1, 1)],
-                        padding=[(1, 0, 2), (0, 0, 0)], dilation=[(1, 2, 1), (1, 1, 1)])  # fmt: skip
-    yield from each("IM2COL_BACK", _im2col_back, max_err=EXACT, kernel=[(3, 2, 4, 5), (1, 1, 4, 2)],
-                    stride=STRIDES, padding=PADDINGS, dilation=DILATIONS)  # fmt: skip
-    yield from each("IM2COL_BACK", _im2col_back_1d, max_err=EXACT, k=[4, 1], stride=[2, 1], padding=[3, 0],
-                    dilation=[2, 1])  # fmt: skip
+        yield from each(
+            "IM2COL",
+            _im2col,
+            max_err=limit,
+            type=type_,
+            kernel=[(3, 2, 3), (1, 1, 3), (3, 3, 3)],
+            ne=[(11, 9, 3, 2), (65, 3, 3, 1)],
+            stride=STRIDES,
+            padding=PADDINGS,
+            dilation=DILATIONS,
+            cwhn=[False, True],
+        )
+        yield from each(
+            "IM2COL",
+            _im2col_1d,
+            max_err=limit,
+            type=type_,
+            k=[4, 1, 3],
+            t=[21, 65],
+            stride=[2, 1],
+            padding=[3, 0],
+            dilation=[2, 1],
+        )
+        yield from each(
+            "IM2COL_3D",
+            _im2col_3d,
+            max_err=limit,
+            type=type_,
+            kernel=[(3, 2, 2), (1, 1, 1)],
+            channels=[3, 1],
+            n=[2, 1],
+            stride=[(2, 1, 1), (1, 1, 1)],
+            padding=[(1, 0, 2), (0, 0, 0)],
+            dilation=[(1, 2, 1), (1, 1, 1)],
+        )
+    yield from each(
+        "IM2COL_BACK",
+        _im2col_back,
+        max_err=EXACT,
+        kernel=[(3, 2, 4, 5), (1, 1, 4, 2)],
+        stride=STRIDES,
+        padding=PADDINGS,
+        dilation=DILATIONS,
+    )
+    yield from each(
+        "IM2COL_BACK",
+        _im2col_back_1d,
+        max_err=EXACT,
+        k=[4, 1],
+        stride=[2, 1],
+        padding=[3, 0],
+        dilation=[2, 1],
+    )
 
 
 def _im2col(
@@ -169,8 +271,16 @@ def _im2col_1d(
     m: Maker, type: Type, k: int, t: int, stride: int, padding: int, dilation: int
 ) -> Tensor:
     kernel, x = m.leaf((k, 3)), m.leaf((t, 3, 2))
-    return ops.im2col(m.ctx, kernel, x, stride=(stride, 0), padding=(padding, 0),
-                      dilation=(dilation, 0), is_2d=False, type_=type)  # fmt: skip
+    return ops.im2col(
+        m.ctx,
+        kernel,
+        x,
+        stride=(stride, 0),
+        padding=(padding, 0),
+        dilation=(dilation, 0),
+        is_2d=False,
+        type_=type,
+    )
 
 
 def _im2col_3d(
@@ -178,23 +288,25 @@ def _im2col_3d(
     dilation: Triple,
 ) -> Tensor:  # fmt: skip
     k, x = m.leaf((*kernel, channels)), m.leaf((7, 6, 5, channels * n))
-    return ops.im2col_3d(m.ctx, k, x, channels, stride=stride, padding=padding, dilation=dilation,
-                         type_=type)  # fmt: skip
+    return ops.im2col_3d(
+        m.ctx, k, x, channels, stride=stride, padding=padding, dilation=dilation, type_=type
+    )
 
 
 def _im2col_back(m: Maker, kernel: Shape, stride: Pair, padding: Pair, dilation: Pair) -> Tensor:
     k, image = m.leaf(kernel), (11, 9, 4, 2)
     x = m.ctx.new_tensor(F32, image)
     ne = ops.im2col(m.ctx, k, x, stride=stride, padding=padding, dilation=dilation, type_=F32).ne
-    return ops.im2col_back(m.ctx, m.leaf(ne), k, image, stride=stride, padding=padding,
-                           dilation=dilation)  # fmt: skip
+    return ops.im2col_back(
+        m.ctx, m.leaf(ne), k, image, stride=stride, padding=padding, dilation=dilation
+    )
 
 
 def _im2col_back_1d(m: Maker, k: int, stride: int, padding: int, dilation: int) -> Tensor:
     kernel, x = m.leaf((k, 3)), m.ctx.new_tensor(F32, (21, 3, 2))
     how = {"stride": (stride, 0), "padding": (padding, 0), "dilation": (dilation, 0)}
-    ne = ops.im2col(m.ctx, kernel, x, **how, is_2d=False, type_=F32).ne  # type: ignore[arg-type]
-    return ops.im2col_back(m.ctx, m.leaf(ne), kernel, (21, 3, 2, 1), **how, is_2d=False)  # type: ignore[arg-type]
+    ne = ops.im2col(m.ctx, kernel, x, **how, is_2d=False, type_=F32).ne
+    return ops.im2col_back(m.ctx, m.leaf(ne), kernel, (21, 3, 2, 1), **how, is_2d=False)
 
 
 # ---- pooling ------------------------------------------------------------------------------------
@@ -204,15 +316,38 @@ def _pooling() -> Iterator[Recipe]:
     kinds: list[object] = [PoolOp.MAX, PoolOp.AVG]
     for type_ in (F32, F16):
         for kind in kinds:
-            yield from each("POOL_1D", _pool_1d, max_err=EXACT, type=type_, pool=kind,
-                            ne=[(23, 3, 2), (128, 2), (3,)], k=[3, 1, 2], stride=[3, 1, 2],
-                            padding=[1, 0])  # fmt: skip
-            yield from each("POOL_2D", _pool_2d, max_err=EXACT, type=type_, pool=kind,
-                            ne=[(13, 11, 3, 2), (65, 3), (3, 3, 1)], k=[(3, 2), (1, 1), (2, 2)],
-                            stride=[(2, 3), (1, 1)], padding=[(1, 1), (0, 0)])  # fmt: skip
+            yield from each(
+                "POOL_1D",
+                _pool_1d,
+                max_err=EXACT,
+                type=type_,
+                pool=kind,
+                ne=[(23, 3, 2), (128, 2), (3,)],
+                k=[3, 1, 2],
+                stride=[3, 1, 2],
+                padding=[1, 0],
+            )
+            yield from each(
+                "POOL_2D",
+                _pool_2d,
+                max_err=EXACT,
+                type=type_,
+                pool=kind,
+                ne=[(13, 11, 3, 2), (65, 3), (3, 3, 1)],
+                k=[(3, 2), (1, 1), (2, 2)],
+                stride=[(2, 3), (1, 1)],
+                padding=[(1, 1), (0, 0)],
+            )
     for kind in kinds:
-        yield from each("POOL_2D_BACK", _pool_2d_back, max_err=EXACT, pool=kind, k=[(3, 2), (2, 2)],
-                        stride=[(2, 1), (1, 1), (4, 3)], padding=[(1, 1), (0, 0)])  # fmt: skip
+        yield from each(
+            "POOL_2D_BACK",
+            _pool_2d_back,
+            max_err=EXACT,
+            pool=kind,
+            k=[(3, 2), (2, 2)],
+            stride=[(2, 1), (1, 1), (4, 3)],
+            padding=[(1, 1), (0, 0)],
+        )
 
 
 def _pool_1d(

@@ -16,14 +16,30 @@ F32, F16, BF16 = Type.F32, Type.F16, Type.BF16
 FLOATS = (F32, F16, BF16)
 # one element, odd, around workgroups of 64 and of 256, several dimensions, many rows
 SHAPES: list[object] = [
-    (7, 5, 3, 2), (1,), (3,), (63, 2), (65, 1, 3), (255,), (257, 3), (2, 1, 1, 400),
-]  # fmt: skip
+    (7, 5, 3, 2),
+    (1,),
+    (3,),
+    (63, 2),
+    (65, 1, 3),
+    (255,),
+    (257, 3),
+    (2, 1, 1, 400),
+]
 LAYOUTS: list[object] = ["dense", "strided", "transposed", "permuted", "3210"]
+DENSE: list[object] = ["dense", "padded"]
 ROW_LAYOUTS: list[object] = ["dense", "strided", "permuted", "0321"]
 # second operands that repeat to (8, 6, 4, 2)
 REPEATED: list[object] = [
-    (1,), (8,), (1, 6), (4, 3), (8, 6), (8, 1, 4), (1, 1, 1, 2), (8, 6, 4), (8, 3, 2, 1),
-]  # fmt: skip
+    (1,),
+    (8,),
+    (1, 6),
+    (4, 3),
+    (8, 6),
+    (8, 1, 4),
+    (1, 1, 1, 2),
+    (8, 6, 4),
+    (8, 3, 2, 1),
+]
 
 
 def recipes() -> Iterator[Recipe]:
@@ -31,7 +47,8 @@ def recipes() -> Iterator[Recipe]:
         yield from _binaries(op)
     yield from _other_sums()
     for name in ("sqr", "sqrt", "log", "sin", "cos", "clamp", "leaky_relu", "scale"):
-        layouts = ["dense", "padded"] if name in ("scale", "leaky_relu") else ROW_LAYOUTS
+        padded = name in ("scale", "leaky_relu")
+        layouts = DENSE if padded else ROW_LAYOUTS
         yield from _functions(name.upper(), _simple(name), layouts, [False, True])
     for kind in (k for k in UnaryOp if k is not UnaryOp.XIELU):
         yield from _functions(kind.name, _unary(kind), ROW_LAYOUTS, [False, True])
@@ -66,27 +83,78 @@ def _binaries(op: str) -> Iterator[Recipe]:
     for type_ in FLOATS:
         limit = stored(type_)
         shapes = SHAPES if type_ == F32 else SHAPES[:5]
-        yield from each(name, build, max_err=limit, type=type_, ne=shapes, ne_b=(), layout=LAYOUTS,
-                        layout_b=LAYOUTS, inplace=[False, True])  # fmt: skip
-        yield from every(name, build, max_err=limit, type=type_, ne=(8, 6, 4, 2), ne_b=REPEATED,
-                         layout="dense", layout_b=["dense", "strided"],
-                         inplace=type_ == F32)  # fmt: skip
-    yield from every(name, same, max_err=stored(F32), type=F32, ne=(33, 5),
-                     alias=["same", "windows"], inplace=[False, True])  # fmt: skip
+        yield from each(
+            name,
+            build,
+            max_err=limit,
+            type=type_,
+            ne=shapes,
+            ne_b=(),
+            layout=LAYOUTS,
+            layout_b=LAYOUTS,
+            inplace=[False, True],
+        )
+        yield from every(
+            name,
+            build,
+            max_err=limit,
+            type=type_,
+            ne=(8, 6, 4, 2),
+            ne_b=REPEATED,
+            layout="dense",
+            layout_b=["dense", "strided"],
+            inplace=type_ == F32,
+        )
+    yield from every(
+        name,
+        same,
+        max_err=stored(F32),
+        type=F32,
+        ne=(33, 5),
+        alias=["same", "windows"],
+        inplace=[False, True],
+    )
 
 
 def _other_sums() -> Iterator[Recipe]:
     for type_ in (Type.Q4_0, Type.Q8_0, Type.Q4_K, Type.F16, Type.BF16):
-        yield from each("ADD", _add_cast, max_err=1e-9, type_a=type_, type=F32, ne=[(512, 5, 3, 2)],
-                        ne_b=[(512, 5, 3, 2), (512,), (512, 1, 3)])  # fmt: skip
-    yield from each("ADD1", _add1, max_err=stored(F32), type=[F32, F16, BF16], type_b=F32,
-                    ne=[(7, 5, 3, 2), (1,), (257, 3)], inplace=[False, True])  # fmt: skip
-    yield from each("ADD_ID", _add_id, max_err=stored(F32), n=[33, 1, 256, 2880], n_expert=[5, 1],
-                    n_used=[2, 1, 4], n_tokens=[3, 1, 32])  # fmt: skip
+        yield from each(
+            "ADD",
+            _add_cast,
+            max_err=1e-9,
+            type_a=type_,
+            type=F32,
+            ne=[(512, 5, 3, 2)],
+            ne_b=[(512, 5, 3, 2), (512,), (512, 1, 3)],
+        )
+    yield from each(
+        "ADD1",
+        _add1,
+        max_err=stored(F32),
+        type=[F32, F16, BF16],
+        type_b=F32,
+        ne=[(7, 5, 3, 2), (1,), (257, 3)],
+        inplace=[False, True],
+    )
+    yield from each(
+        "ADD_ID",
+        _add_id,
+        max_err=stored(F32),
+        n=[33, 1, 256, 2880],
+        n_expert=[5, 1],
+        n_used=[2, 1, 4],
+        n_tokens=[3, 1, 32],
+    )
     for op in ("acc", "set"):
-        yield from each(op.upper(), _block(op), max_err=stored(F32), ne=[(33, 6, 3, 2), (5,)],
-                        block=[(5, 4, 2, 1), (5,), (3, 1, 1, 1)], inplace=[False, True],
-                        turned=[False, True])  # fmt: skip
+        yield from each(
+            op.upper(),
+            _block(op),
+            max_err=stored(F32),
+            ne=[(33, 6, 3, 2), (5,)],
+            block=[(5, 4, 2, 1), (5,), (3, 1, 1, 1)],
+            inplace=[False, True],
+            turned=[False, True],
+        )
     yield from each("SILU_BACK", _silu_back, max_err=1e-9, ne=SHAPES, far=[False, True])
 
 
@@ -108,8 +176,10 @@ def _block(op: str) -> Callable[..., Tensor]:
 
     def build(m: Maker, ne: Shape, block: Shape, inplace: bool, turned: bool) -> Tensor:
         a = m.leaf(ne)
-        b = m.laid("transposed" if turned else "dense", [min(n, k) for n, k in zip(
-            (*block, 1, 1, 1)[:4], (*ne, 1, 1, 1)[:4], strict=True)])  # fmt: skip
+        b = m.laid(
+            "transposed" if turned else "dense",
+            [min(n, k) for n, k in zip((*block, 1, 1, 1)[:4], (*ne, 1, 1, 1)[:4], strict=True)],
+        )
         offset = a.nb[1] + 4 if len(ne) > 1 else 0
         return make(m.ctx, a, b, a.nb[1:], offset, inplace=inplace)
 
@@ -125,8 +195,10 @@ def _silu_back(m: Maker, ne: Shape, far: bool) -> Tensor:
 
 _RANGES = {"sqrt": (0.01, 4.0), "log": (0.01, 4.0), "sin": (-30.0, 30.0), "cos": (-30.0, 30.0)}
 _SETTINGS: dict[str, tuple[float, ...]] = {
-    "clamp": (-0.4, 0.6), "leaky_relu": (0.2,), "scale": (2.5,),
-}  # fmt: skip
+    "clamp": (-0.4, 0.6),
+    "leaky_relu": (0.2,),
+    "scale": (2.5,),
+}
 
 
 def _simple(name: str) -> Callable[..., Tensor]:
@@ -156,8 +228,15 @@ def _functions(
 ) -> Iterator[Recipe]:
     for type_ in FLOATS:
         shapes = SHAPES if type_ == F32 else SHAPES[:4]
-        yield from each(op, build, max_err=max(stored(type_), FUNCTIONS), type=type_, ne=shapes,
-                        layout=layouts, inplace=inplace)  # fmt: skip
+        yield from each(
+            op,
+            build,
+            max_err=max(stored(type_), FUNCTIONS),
+            type=type_,
+            ne=shapes,
+            layout=layouts,
+            inplace=inplace,
+        )
 
 
 # ---- gated units --------------------------------------------------------------------------------
@@ -182,7 +261,15 @@ def _gated(kind: GluOp) -> Iterator[Recipe]:
 
     for type_ in FLOATS:
         limit = max(stored(type_), FUNCTIONS)
-        yield from each(kind.name, halves, max_err=limit, type=type_, ne=SHAPES,
-                        layout=["dense", "padded"], swapped=[False, True])  # fmt: skip
-        yield from each(kind.name, split, max_err=limit, type=type_, ne=SHAPES,
-                        layout=["dense", "padded"])  # fmt: skip
+        yield from each(
+            kind.name,
+            halves,
+            max_err=limit,
+            type=type_,
+            ne=SHAPES,
+            layout=["dense", "padded"],
+            swapped=[False, True],
+        )
+        yield from each(
+            kind.name, split, max_err=limit, type=type_, ne=SHAPES, layout=["dense", "padded"]
+        )

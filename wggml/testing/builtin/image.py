@@ -40,12 +40,39 @@ def _resizing() -> Iterator[Recipe]:
         (1, 1, 3, 2),
     ]
     for mode in ScaleMode:
-        yield from every("UPSCALE", _resized, max_err=1e-9, ne=(5, 4, 3, 2), to=targets, mode=mode,
-                         corners=[False, True], antialias=False, layout="dense")  # fmt: skip
-        yield from each("UPSCALE", _resized, max_err=1e-9, ne=[(65, 3), (1, 1, 2)], to=(33, 9, 2, 1), mode=mode,
-                        corners=False, antialias=False, layout=LAYOUTS)  # fmt: skip
-    yield from every("UPSCALE", _resized, max_err=1e-9, ne=(15, 14, 3, 2), to=targets, mode=ScaleMode.BILINEAR,
-                     corners=[False, True], antialias=True, layout="dense")  # fmt: skip
+        yield from every(
+            "UPSCALE",
+            _resized,
+            max_err=1e-9,
+            ne=(5, 4, 3, 2),
+            to=targets,
+            mode=mode,
+            corners=[False, True],
+            antialias=False,
+            layout="dense",
+        )
+        yield from each(
+            "UPSCALE",
+            _resized,
+            max_err=1e-9,
+            ne=[(65, 3), (1, 1, 2)],
+            to=(33, 9, 2, 1),
+            mode=mode,
+            corners=False,
+            antialias=False,
+            layout=LAYOUTS,
+        )
+    yield from every(
+        "UPSCALE",
+        _resized,
+        max_err=1e-9,
+        ne=(15, 14, 3, 2),
+        to=targets,
+        mode=ScaleMode.BILINEAR,
+        corners=[False, True],
+        antialias=True,
+        layout="dense",
+    )
 
 
 def _resized(
@@ -59,14 +86,32 @@ def _resized(
 
 
 def _moving() -> Iterator[Recipe]:
-    yield from every("PAD", _pad, max_err=0.0, ne=[(7, 5, 3, 2), (65,)], after=[(1, 2), (0, 1, 0, 3), (64,)],
-                     before=[(0, 0, 0, 0), (2, 0, 1, 1)], circular=[False, True],
-                     layout=["dense", "strided"])  # fmt: skip
-    yield from each("PAD_REFLECT_1D", _pad_reflect, max_err=0.0, ne=[(7, 5, 3, 2), (1,), (257, 3)],
-                    p0=[0, 6, 3], p1=[4, 0, 6])  # fmt: skip
-    yield from each("ROLL", _roll, max_err=0.0, ne=[(9, 7, 5, 4), (257, 3, 5, 4)],
-                    shifts=[(3, -2, 1, -1), (0, 0, 0, 1), (-8,), (0, 0, 4)],
-                    layout=["dense", "strided", "0213", "0321"])  # fmt: skip
+    yield from every(
+        "PAD",
+        _pad,
+        max_err=0.0,
+        ne=[(7, 5, 3, 2), (65,)],
+        after=[(1, 2), (0, 1, 0, 3), (64,)],
+        before=[(0, 0, 0, 0), (2, 0, 1, 1)],
+        circular=[False, True],
+        layout=["dense", "strided"],
+    )
+    yield from each(
+        "PAD_REFLECT_1D",
+        _pad_reflect,
+        max_err=0.0,
+        ne=[(7, 5, 3, 2), (1,), (257, 3)],
+        p0=[0, 6, 3],
+        p1=[4, 0, 6],
+    )
+    yield from each(
+        "ROLL",
+        _roll,
+        max_err=0.0,
+        ne=[(9, 7, 5, 4), (257, 3, 5, 4)],
+        shifts=[(3, -2, 1, -1), (0, 0, 0, 1), (-8,), (0, 0, 4)],
+        layout=["dense", "strided", "0213", "0321"],
+    )
     yield from each(
         "TRI", _tri, max_err=0.0, n=[7, 1, 33, 65], batch=[(3, 2), (1, 1)], tri=list(TriType)
     )
@@ -101,16 +146,29 @@ def _diag(m: Maker, ne: Shape) -> Tensor:
 
 
 def _constants() -> Iterator[Recipe]:
-    yield from every("FILL", _fill, max_err=1e-9, type=[F32, F16], ne=SHAPES, value=[-3.25, 0.0],
-                     inplace=[False, True])  # fmt: skip
+    yield from every(
+        "FILL",
+        _fill,
+        max_err=1e-9,
+        type=[F32, F16],
+        ne=SHAPES,
+        value=[-3.25, 0.0],
+        inplace=[False, True],
+    )
     yield from each(
         "FILL", _fill, max_err=0.0, type=[F32, F16], ne=(2**22 + 131,), value=1.5, inplace=False
     )
     yield from every(
         "ARANGE", _arange, max_err=EXACT, start=[0.0, -1.5], stop=[7.0, 300.0], step=[1.0, 0.3]
     )
-    yield from each("TIMESTEP_EMBEDDING", _timestep, max_err=FUNCTIONS, n=[3, 1, 65], dim=[6, 7, 320],
-                    max_period=[10000, 100])  # fmt: skip
+    yield from each(
+        "TIMESTEP_EMBEDDING",
+        _timestep,
+        max_err=FUNCTIONS,
+        n=[3, 1, 65],
+        dim=[6, 7, 320],
+        max_period=[10000, 100],
+    )
 
 
 def _fill(m: Maker, type: Type, ne: Shape, value: float, inplace: bool) -> Tensor:
@@ -133,8 +191,16 @@ def _windows() -> Iterator[Recipe]:
     yield from every("WIN_PART", _win_part, max_err=0.0, ne=sizes, w=[2, 3, 7])
     yield from every("WIN_UNPART", _win_unpart, max_err=0.0, ne=sizes, w=[2, 3, 7])
     yield from each("GET_REL_POS", _get_rel_pos, max_err=0.0, type=F16, c=[17, 1, 64], n=[3, 1, 14])
-    yield from each("ADD_REL_POS", _add_rel_pos, max_err=EXACT, n=[4, 1, 7], w=[3, 1, 5], h=[2, 4],
-                    heads=[2, 1], inplace=[False, True])  # fmt: skip
+    yield from each(
+        "ADD_REL_POS",
+        _add_rel_pos,
+        max_err=EXACT,
+        n=[4, 1, 7],
+        w=[3, 1, 5],
+        h=[2, 4],
+        heads=[2, 1],
+        inplace=[False, True],
+    )
 
 
 def _win_part(m: Maker, ne: Shape, w: int) -> Tensor:

@@ -93,8 +93,8 @@ class Maker:
     def laid(self, layout: str, ne: Shape, type_: Type = Type.F32, **how: float) -> Tensor:
         """A tensor of shape `ne` in a named layout.
 
-        `dense`; `strided`; `padded`; `transposed` (dimensions 0 and 1 exchanged in memory); `permuted` (1
-        and 2 exchanged); or a permutation such as `2013`.
+        `dense`; `strided`; `padded`; `transposed` (dimensions 0 and 1 exchanged in memory);
+        `permuted` (1 and 2 exchanged); or a permutation such as `2013`.
         """
         if layout == "dense":
             return self.leaf(ne, type_, **how)

@@ -29,8 +29,14 @@ def recipes() -> Iterator[Recipe]:
         yield from _outer(type_)
     for type_ in FLOATS:
         yield from _float_products(type_)
-    yield from each("SOLVE_TRI", _solve_tri, max_err=SUMS, n=[37, 1, 3, 64, 65, 130],
-                    columns=[9, 1, 3, 65], batch=[(2, 3), (1, 1)])  # fmt: skip
+    yield from each(
+        "SOLVE_TRI",
+        _solve_tri,
+        max_err=SUMS,
+        n=[37, 1, 3, 64, 65, 130],
+        columns=[9, 1, 3, 65],
+        batch=[(2, 3), (1, 1)],
+    )
 
 
 def _block(type_: Type) -> int:
@@ -45,24 +51,71 @@ def _products(type_: Type) -> Iterator[Recipe]:
     b = _block(type_)
     k = 3 * b if b > 1 else 96
     for type_b in (F32, F16) if type_ in (F16, F32, Type.Q4_0, Type.Q4_K) else (F32,):
-        yield from each("MUL_MAT", _mul_mat, max_err=SUMS, type_a=type_, type_b=type_b, m=[33, 1, 64, 257],
-                        n=[1, 2, 3, 5, 8, 9, 17, 33, 65], k=[k, b if b > 1 else 1, 512 * max(b // 256, 1)],
-                        batch=[(1, 1), (2, 3)], repeat=[(1, 1), (2, 1), (3, 2)], layout=["dense", "strided"],
-                        layout_b=["dense", "strided", "permuted"], big=[1.0, LARGE])  # fmt: skip
-    yield from every("MUL_MAT", _mul_mat, max_err=SUMS, type_a=type_, type_b=F32, m=130,
-                     n=[4, 16, 70], k=768, batch=(1, 1), repeat=(1, 1), layout="dense",
-                     layout_b="dense", big=[1.0, LARGE])  # fmt: skip
+        yield from each(
+            "MUL_MAT",
+            _mul_mat,
+            max_err=SUMS,
+            type_a=type_,
+            type_b=type_b,
+            m=[33, 1, 64, 257],
+            n=[1, 2, 3, 5, 8, 9, 17, 33, 65],
+            k=[k, b if b > 1 else 1, 512 * max(b // 256, 1)],
+            batch=[(1, 1), (2, 3)],
+            repeat=[(1, 1), (2, 1), (3, 2)],
+            layout=["dense", "strided"],
+            layout_b=["dense", "strided", "permuted"],
+            big=[1.0, LARGE],
+        )
+    yield from every(
+        "MUL_MAT",
+        _mul_mat,
+        max_err=SUMS,
+        type_a=type_,
+        type_b=F32,
+        m=130,
+        n=[4, 16, 70],
+        k=768,
+        batch=(1, 1),
+        repeat=(1, 1),
+        layout="dense",
+        layout_b="dense",
+        big=[1.0, LARGE],
+    )
 
 
 def _float_products(type_: Type) -> Iterator[Recipe]:
     """Sizes that block formats cannot have, and operands in any order in memory."""
     for type_b in (F32, F16) if type_ == F16 else (F32,):
-        yield from every("MUL_MAT", _mul_mat, max_err=SUMS, type_a=type_, type_b=type_b, m=[3, 65],
-                         n=[1, 7, 66], k=[1, 3, 7, 63, 129], batch=(1, 1), repeat=(1, 1), layout="dense",
-                         layout_b="dense", big=1.0)  # fmt: skip
-        yield from every("MUL_MAT", _mul_mat, max_err=SUMS, type_a=type_, type_b=type_b, m=33, n=[1, 9],
-                         k=70, batch=(3, 2), repeat=(2, 1), layout=["permuted", "0321"],
-                         layout_b=["permuted", "0321", "transposed"], big=1.0)  # fmt: skip
+        yield from every(
+            "MUL_MAT",
+            _mul_mat,
+            max_err=SUMS,
+            type_a=type_,
+            type_b=type_b,
+            m=[3, 65],
+            n=[1, 7, 66],
+            k=[1, 3, 7, 63, 129],
+            batch=(1, 1),
+            repeat=(1, 1),
+            layout="dense",
+            layout_b="dense",
+            big=1.0,
+        )
+        yield from every(
+            "MUL_MAT",
+            _mul_mat,
+            max_err=SUMS,
+            type_a=type_,
+            type_b=type_b,
+            m=33,
+            n=[1, 9],
+            k=70,
+            batch=(3, 2),
+            repeat=(2, 1),
+            layout=["permuted", "0321"],
+            layout_b=["permuted", "0321", "transposed"],
+            big=1.0,
+        )
 
 
 def _mul_mat(
@@ -82,9 +135,19 @@ def _mul_mat(
 
 def _products_by_id(type_: Type) -> Iterator[Recipe]:
     k = 2 * _block(type_) if _block(type_) > 1 else 70
-    yield from each("MUL_MAT_ID", _mul_mat_id, max_err=SUMS, type_a=type_, m=[33, 64], k=[k, 512],
-                    n_expert=[5, 1, 32], n_used=[2, 1, 4], n_tokens=[1, 3, 17, 40],
-                    shared=[False, True], big=[1.0, LARGE])  # fmt: skip
+    yield from each(
+        "MUL_MAT_ID",
+        _mul_mat_id,
+        max_err=SUMS,
+        type_a=type_,
+        m=[33, 64],
+        k=[k, 512],
+        n_expert=[5, 1, 32],
+        n_used=[2, 1, 4],
+        n_tokens=[1, 3, 17, 40],
+        shared=[False, True],
+        big=[1.0, LARGE],
+    )
 
 
 def _mul_mat_id(
@@ -102,9 +165,18 @@ def _mul_mat_id(
 
 def _outer(type_: Type) -> Iterator[Recipe]:
     b = _block(type_)
-    yield from each("OUT_PROD", _out_prod, max_err=SUMS, type_a=type_, m=[2 * b if b > 1 else 33],
-                    n=[5, 1, 17], k=[7, 1, 64], batch=[(1, 1), (2, 1)], repeat=[(1, 1), (2, 3)],
-                    turned=[False, True])  # fmt: skip
+    yield from each(
+        "OUT_PROD",
+        _out_prod,
+        max_err=SUMS,
+        type_a=type_,
+        m=[2 * b if b > 1 else 33],
+        n=[5, 1, 17],
+        k=[7, 1, 64],
+        batch=[(1, 1), (2, 1)],
+        repeat=[(1, 1), (2, 3)],
+        turned=[False, True],
+    )
 
 
 def _out_prod(

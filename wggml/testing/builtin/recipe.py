@@ -67,9 +67,16 @@ class Recipe:
         leafs = [*graph.leafs, *(n for n in graph.nodes if n in maker.contents)]
         nodes = [n for n in graph.nodes if n not in maker.contents]
         case = record_graph(
-            leafs, nodes, maker.contents, id=id, op=self.op, vars=self.vars, metric=self.metric,
-            max_err=self.max_err, whole_graph=self.whole_graph,
-        )  # fmt: skip
+            leafs,
+            nodes,
+            maker.contents,
+            id=id,
+            op=self.op,
+            vars=self.vars,
+            metric=self.metric,
+            max_err=self.max_err,
+            whole_graph=self.whole_graph,
+        )
         index = {t: i for i, t in enumerate([*leafs, *nodes])}
         real = [n for n in nodes if is_real(n)]
         wanted = real[-1:] if self.whole_graph or self.metric != "nmse" else real

@@ -16,23 +16,48 @@ from wggml.testing.builtin.recipe import Recipe, each, every
 
 # rows around subgroups and workgroups, and one longer than any workgroup takes in one round
 ROWS: list[object] = [
-    (7, 5, 3, 2), (1,), (3, 2), (4, 3), (5, 3), (31, 2), (32,), (33, 3), (63, 2), (64, 5), (65, 2),
-    (127,), (255, 2), (256, 3), (257, 2), (1023,), (1025, 2), (4097,), (40000,), (2, 700),
+    (7, 5, 3, 2),
+    (1,),
+    (3, 2),
+    (4, 3),
+    (5, 3),
+    (31, 2),
+    (32,),
+    (33, 3),
+    (63, 2),
+    (64, 5),
+    (65, 2),
+    (127,),
+    (255, 2),
+    (256, 3),
+    (257, 2),
+    (1023,),
+    (1025, 2),
+    (4097,),
+    (40000,),
+    (2, 700),
     (3, 1, 2, 65),
-]  # fmt: skip
+]
 LAYOUTS: list[object] = ["dense", "strided", "transposed", "permuted", "3210"]
 
 
 def recipes() -> Iterator[Recipe]:
-    yield from each("SUM", _one(ops.sum), max_err=SUMS, ne=ROWS,
-                    layout=["dense", "strided", "permuted"])  # fmt: skip
+    yield from each(
+        "SUM", _one(ops.sum), max_err=SUMS, ne=ROWS, layout=["dense", "strided", "permuted"]
+    )
     for op in ("sum_rows", "mean", "cumsum"):
         layouts = ["dense", "strided", "permuted"] if op == "cumsum" else LAYOUTS
         yield from each(op.upper(), _one(getattr(ops, op)), max_err=SUMS, ne=ROWS, layout=layouts)
     two = [ne for ne in ROWS if isinstance(ne, tuple) and len(ne) < 3]
     yield from each("ARGMAX", _argmax, max_err=0.0, ne=two, ties=[False, True])
-    yield from every("COUNT_EQUAL", _count_equal, max_err=0.0, ne=[(33, 5, 3, 2), (1,), (257,)],
-                     levels=[1, 2, 7], layout=["dense", "permuted"])  # fmt: skip
+    yield from every(
+        "COUNT_EQUAL",
+        _count_equal,
+        max_err=0.0,
+        ne=[(33, 5, 3, 2), (1,), (257,)],
+        levels=[1, 2, 7],
+        layout=["dense", "permuted"],
+    )
     orders = [SortOrder.ASC, SortOrder.DESC]
     yield from every("ARGSORT", _argsort, max_err=0.0, ne=ROWS, order=orders)
     for ne in ROWS:
@@ -75,13 +100,25 @@ def _top_k(m: Maker, ne: Shape, k: int) -> Tensor:
 def _norms() -> Iterator[Recipe]:
     eps = [1e-6, 0.0, 10.0]
     for op in ("norm", "rms_norm", "l2_norm"):
-        yield from each(op.upper(), _norm(op), max_err=SUMS, ne=ROWS, eps=eps,
-                        layout=["dense", "strided", "permuted"], inplace=[False, True])  # fmt: skip
+        yield from each(
+            op.upper(),
+            _norm(op),
+            max_err=SUMS,
+            ne=ROWS,
+            eps=eps,
+            layout=["dense", "strided", "permuted"],
+            inplace=[False, True],
+        )
     yield from each("RMS_NORM_BACK", _rms_norm_back, max_err=SUMS, ne=ROWS, eps=eps)
-    yield from each("GROUP_NORM", _group_norm, max_err=SUMS,
-                    ne=[(5, 3, 10, 2), (1, 1, 1), (9, 9, 32), (33, 1, 8, 3), (64, 64, 4)],
-                    groups=[2, 1, 3, 5], layout=["dense", "transposed"],
-                    inplace=[False, True])  # fmt: skip
+    yield from each(
+        "GROUP_NORM",
+        _group_norm,
+        max_err=SUMS,
+        ne=[(5, 3, 10, 2), (1, 1, 1), (9, 9, 32), (33, 1, 8, 3), (64, 64, 4)],
+        groups=[2, 1, 3, 5],
+        layout=["dense", "transposed"],
+        inplace=[False, True],
+    )
 
 
 def _norm(op: str) -> Callable[..., Tensor]:
@@ -106,16 +143,47 @@ def _group_norm(m: Maker, ne: Shape, groups: int, layout: str, inplace: bool) ->
 
 
 def _softmaxes() -> Iterator[Recipe]:
-    yield from each("SOFT_MAX", _soft_max, max_err=FUNCTIONS, ne=ROWS, mask="none", scale=[1.0, 0.1],
-                    max_bias=0.0, sinks=False, inplace=[False, True])  # fmt: skip
-    yield from every("SOFT_MAX", _soft_max, max_err=FUNCTIONS, ne=[(33, 5, 4, 2), (256, 1, 4)],
-                     mask=["f32", "f16", "hidden rows", "one for all heads", "longer"], scale=0.3,
-                     max_bias=[0.0, 8.0], sinks=[False, True], inplace=False)  # fmt: skip
-    yield from each("SOFT_MAX", _soft_max, max_err=FUNCTIONS, ne=[(40000, 2), (1025, 3, 3)],
-                    mask=["hidden rows", "f32"], scale=1.0, max_bias=[0.0, 8.0], sinks=False,
-                    inplace=[True, False])  # fmt: skip
-    yield from each("SOFT_MAX_BACK", _soft_max_back, max_err=SUMS, ne=ROWS, scale=[1.0, 0.3],
-                    inplace=[False, True])  # fmt: skip
+    yield from each(
+        "SOFT_MAX",
+        _soft_max,
+        max_err=FUNCTIONS,
+        ne=ROWS,
+        mask="none",
+        scale=[1.0, 0.1],
+        max_bias=0.0,
+        sinks=False,
+        inplace=[False, True],
+    )
+    yield from every(
+        "SOFT_MAX",
+        _soft_max,
+        max_err=FUNCTIONS,
+        ne=[(33, 5, 4, 2), (256, 1, 4)],
+        mask=["f32", "f16", "hidden rows", "one for all heads", "longer"],
+        scale=0.3,
+        max_bias=[0.0, 8.0],
+        sinks=[False, True],
+        inplace=False,
+    )
+    yield from each(
+        "SOFT_MAX",
+        _soft_max,
+        max_err=FUNCTIONS,
+        ne=[(40000, 2), (1025, 3, 3)],
+        mask=["hidden rows", "f32"],
+        scale=1.0,
+        max_bias=[0.0, 8.0],
+        sinks=False,
+        inplace=[True, False],
+    )
+    yield from each(
+        "SOFT_MAX_BACK",
+        _soft_max_back,
+        max_err=SUMS,
+        ne=ROWS,
+        scale=[1.0, 0.3],
+        inplace=[False, True],
+    )
 
 
 def _soft_max(

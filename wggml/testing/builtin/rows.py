@@ -13,8 +13,13 @@ from wggml.testing.builtin.maker import Maker, Shape
 from wggml.testing.builtin.recipe import Recipe, each
 
 F32, F16, BF16, I32, I64 = Type.F32, Type.F16, Type.BF16, Type.I32, Type.I64
-READ = (F32, F16, BF16, I32, *(t for t, x in TRAITS.items() if x.is_quantized
-                               and t not in (Type.Q8_1, Type.Q8_K)))  # fmt: skip
+READ = (
+    F32,
+    F16,
+    BF16,
+    I32,
+    *(t for t, x in TRAITS.items() if x.is_quantized and t not in (Type.Q8_1, Type.Q8_K)),
+)
 # types of a cache that ggml writes rows of
 WRITTEN = tuple(t for t in READ if t == I32 or can_quantize(t))
 
@@ -23,21 +28,47 @@ def recipes() -> Iterator[Recipe]:
     for type_ in READ:
         b = TRAITS[type_].blck_size
         n: list[object] = [b, 3 * b, 1024] if b > 1 else [1, 3, 33, 256, 257]
-        yield from each("GET_ROWS", _get_rows, max_err=EXACT, type=type_, n=n, rows=[7, 1, 1000],
-                        r=[4, 1, 65], batch=[(1, 1), (3, 2)],
-                        layout=["dense", "strided"])  # fmt: skip
+        yield from each(
+            "GET_ROWS",
+            _get_rows,
+            max_err=EXACT,
+            type=type_,
+            n=n,
+            rows=[7, 1, 1000],
+            r=[4, 1, 65],
+            batch=[(1, 1), (3, 2)],
+            layout=["dense", "strided"],
+        )
     for type_ in WRITTEN:
         if type_ == I32:
             continue
         b = TRAITS[type_].blck_size
         n = [b, 3 * b, 1024] if b > 1 else [1, 3, 33, 256, 257]
         limit = BLOCKS if b > 1 else {F32: 0.0, F16: 1e-9, BF16: 1e-9}[type_]
-        yield from each("SET_ROWS", _set_rows, max_err=limit, type_src=[F32, F16], type_dst=type_,
-                        type_idx=[I64, I32], n=n, rows=[9, 70], r=[4, 1, 9], batch=[(1, 1), (2, 3)],
-                        layout=["dense", "padded"], dst=["dense", "strided"])  # fmt: skip
+        yield from each(
+            "SET_ROWS",
+            _set_rows,
+            max_err=limit,
+            type_src=[F32, F16],
+            type_dst=type_,
+            type_idx=[I64, I32],
+            n=n,
+            rows=[9, 70],
+            r=[4, 1, 9],
+            batch=[(1, 1), (2, 3)],
+            layout=["dense", "padded"],
+            dst=["dense", "strided"],
+        )
     for type_ in (F32, F16):
-        yield from each("GET_ROWS_BACK", _get_rows_back, max_err=EXACT, type=type_,
-                        n=[33, 1, 256, 257], rows=[6, 1], r=[40, 1, 300])  # fmt: skip
+        yield from each(
+            "GET_ROWS_BACK",
+            _get_rows_back,
+            max_err=EXACT,
+            type=type_,
+            n=[33, 1, 256, 257],
+            rows=[6, 1],
+            r=[40, 1, 300],
+        )
 
 
 def _get_rows(m: Maker, type: Type, n: int, rows: int, r: int, batch: Shape, layout: str) -> Tensor:

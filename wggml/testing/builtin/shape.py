@@ -25,20 +25,45 @@ def recipes() -> Iterator[Recipe]:
     yield from _copies()
     for type_ in (F32, F16, BF16, I32):
         for op in ("dup", "cont"):
-            yield from each(op.upper(), _one(getattr(ops, op)), max_err=0.0, type=type_, ne=SHAPES,
-                            layout=LAYOUTS)  # fmt: skip
+            yield from each(
+                op.upper(),
+                _one(getattr(ops, op)),
+                max_err=0.0,
+                type=type_,
+                ne=SHAPES,
+                layout=LAYOUTS,
+            )
     for type_ in (F32, F16, I32):
-        yield from every("REPEAT", _repeat, max_err=0.0, type=type_, ne=(5, 3, 2, 1),
-                         times=[(1, 1, 1, 1), (3, 1, 1, 1), (1, 2, 1, 1), (2, 2, 2, 3)],
-                         layout=["dense", "permuted"])  # fmt: skip
-    yield from every("REPEAT_BACK", _repeat_back, max_err=EXACT, ne=[(5, 3, 2, 1), (1,), (257,)],
-                     times=[(1, 1, 1, 1), (3, 1, 1, 1), (1, 2, 1, 1), (2, 2, 2, 3)],
-                     layout=["dense", "strided"])  # fmt: skip
+        yield from every(
+            "REPEAT",
+            _repeat,
+            max_err=0.0,
+            type=type_,
+            ne=(5, 3, 2, 1),
+            times=[(1, 1, 1, 1), (3, 1, 1, 1), (1, 2, 1, 1), (2, 2, 2, 3)],
+            layout=["dense", "permuted"],
+        )
+    yield from every(
+        "REPEAT_BACK",
+        _repeat_back,
+        max_err=EXACT,
+        ne=[(5, 3, 2, 1), (1,), (257,)],
+        times=[(1, 1, 1, 1), (3, 1, 1, 1), (1, 2, 1, 1), (2, 2, 2, 3)],
+        layout=["dense", "strided"],
+    )
     for type_ in (F32, F16, BF16, I32, Type.I8, Type.I16, Type.I64, Type.Q4_0, Type.Q8_0):
         n = TRAITS[type_].blck_size
         dims: list[object] = [0, 1, 2, 3]
-        yield from every("CONCAT", _concat, max_err=0.0, type=type_, ne=(n * 3 if n > 1 else 7, 5, 3, 2),
-                         more=[1, 4], dim=dims, layout=["dense", "strided"])  # fmt: skip
+        yield from every(
+            "CONCAT",
+            _concat,
+            max_err=0.0,
+            type=type_,
+            ne=(n * 3 if n > 1 else 7, 5, 3, 2),
+            more=[1, 4],
+            dim=dims,
+            layout=["dense", "strided"],
+        )
     yield from _views()
 
 
@@ -48,23 +73,68 @@ def recipes() -> Iterator[Recipe]:
 def _copies() -> Iterator[Recipe]:
     for src in (*FLOATS, I32):
         for dst in (*FLOATS, I32):
-            yield from each("CPY", _cpy, max_err=stored(dst) if src != dst else 0.0, type_src=src,
-                            type_dst=dst, ne=SHAPES[:6] if src == F32 else SHAPES[:3], layout=LAYOUTS,
-                            layout_dst=["dense", "strided", "permuted"])  # fmt: skip
+            yield from each(
+                "CPY",
+                _cpy,
+                max_err=stored(dst) if src != dst else 0.0,
+                type_src=src,
+                type_dst=dst,
+                ne=SHAPES[:6] if src == F32 else SHAPES[:3],
+                layout=LAYOUTS,
+                layout_dst=["dense", "strided", "permuted"],
+            )
     for block in BLOCK_TYPES:
         n = TRAITS[block].blck_size
         shapes: list[object] = [(2 * n, 3, 2), (n,)]
-        yield from each("CPY", _cpy, max_err=EXACT, type_src=block, type_dst=F32, ne=shapes,
-                        layout=["dense", "strided"], layout_dst="dense")  # fmt: skip
-        yield from each("CPY", _cpy, max_err=0.0, type_src=block, type_dst=block, ne=shapes,
-                        layout="dense", layout_dst="dense")  # fmt: skip
+        yield from each(
+            "CPY",
+            _cpy,
+            max_err=EXACT,
+            type_src=block,
+            type_dst=F32,
+            ne=shapes,
+            layout=["dense", "strided"],
+            layout_dst="dense",
+        )
+        yield from each(
+            "CPY",
+            _cpy,
+            max_err=0.0,
+            type_src=block,
+            type_dst=block,
+            ne=shapes,
+            layout="dense",
+            layout_dst="dense",
+        )
         if can_quantize(block):
-            yield from each("CPY", _cpy, max_err=BLOCKS, type_src=[F32, F16, BF16], type_dst=block, ne=shapes,
-                            layout=["dense", "strided"], layout_dst="dense")  # fmt: skip
-    yield from every("CPY", _cpy_reshaped, max_err=0.0, type=[F32, F16], ne=(6, 4, 5), ne_dst=(10, 12),
-                     layout=["dense", "permuted", "transposed"])  # fmt: skip
-    yield from every("CPY", _cast, max_err=1e-6, type_src=[F32, F16], type_dst=[F16, BF16, Type.Q8_0],
-                     ne=(64, 3), layout="dense")  # fmt: skip
+            yield from each(
+                "CPY",
+                _cpy,
+                max_err=BLOCKS,
+                type_src=[F32, F16, BF16],
+                type_dst=block,
+                ne=shapes,
+                layout=["dense", "strided"],
+                layout_dst="dense",
+            )
+    yield from every(
+        "CPY",
+        _cpy_reshaped,
+        max_err=0.0,
+        type=[F32, F16],
+        ne=(6, 4, 5),
+        ne_dst=(10, 12),
+        layout=["dense", "permuted", "transposed"],
+    )
+    yield from every(
+        "CPY",
+        _cast,
+        max_err=1e-6,
+        type_src=[F32, F16],
+        type_dst=[F16, BF16, Type.Q8_0],
+        ne=(64, 3),
+        layout="dense",
+    )
 
 
 def _cpy(
@@ -114,11 +184,23 @@ def _concat(m: Maker, type: Type, ne: Shape, more: int, dim: int, layout: str) -
 def _views() -> Iterator[Recipe]:
     for type_ in FLOATS:
         yield from each("VIEW", _window, max_err=0.0, type=type_, ne=[(7, 5, 3, 2), (65, 3)])
-        yield from each("RESHAPE", _reshaped, max_err=EXACT, type=type_, ne=[(6, 5, 4, 2)],
-                        to=[(24, 10), (240,), (2, 3, 10, 4)])  # fmt: skip
+        yield from each(
+            "RESHAPE",
+            _reshaped,
+            max_err=EXACT,
+            type=type_,
+            ne=[(6, 5, 4, 2)],
+            to=[(24, 10), (240,), (2, 3, 10, 4)],
+        )
         yield from each("TRANSPOSE", _turned, max_err=0.0, type=type_, ne=[(7, 5, 3, 2), (65, 33)])
-        yield from each("PERMUTE", _permuted, max_err=0.0, type=type_, ne=(7, 5, 3, 2),
-                        axes=[(0, 2, 1, 3), (2, 0, 3, 1), (3, 2, 1, 0), (1, 2, 0, 3)])  # fmt: skip
+        yield from each(
+            "PERMUTE",
+            _permuted,
+            max_err=0.0,
+            type=type_,
+            ne=(7, 5, 3, 2),
+            axes=[(0, 2, 1, 3), (2, 0, 3, 1), (3, 2, 1, 0), (1, 2, 0, 3)],
+        )
 
 
 def _window(m: Maker, type: Type, ne: Shape) -> Tensor:
