@@ -14,7 +14,7 @@ from wggml.hal.interface import Device
 WGSL = """
 {{ decls }}
 {$ include "include/grid.wgsl" $}
-alias V = f32;
+{$ set vtype = "f32" $}
 {$ include "include/math.wgsl" $}
 
 @compute @workgroup_size({{ workgroup_size }})
