@@ -116,6 +116,8 @@ class Llama:
         type_k, type_v: `f32` or `f16` storage of the KV cache.
         parallel_copies: keep 4 copies of the inputs so that devices work side by side.
         warm_up: compile shaders and prepare weights now rather than at the first tokens.
+        fill_weights: False leaves devices' weights without contents: graphs can be planned
+            (`wggml.inspect`), not computed.
         progress: called with (share, what) while weights load and during warm-up.
 
     Raises `GGUFError`, `ModelError`, `DeviceError`, `UsageError`, `AllocationError`.
@@ -140,6 +142,7 @@ class Llama:
         cpu_cache_mb: int | None = None,
         parallel_copies: bool = False,
         warm_up: bool = True,
+        fill_weights: bool = True,
         progress: Callable[[float, str], None] | None = None,
     ) -> None:
         for name, value in (("type_k", type_k), ("type_v", type_v)):
@@ -148,7 +151,9 @@ class Llama:
                     f"{name} {value!r} is not supported; allowed: {', '.join(KV_TYPES)}"
                 )
         devices = [] if n_gpu_layers == 0 else choose_devices(device)
-        self.model = load_model(path, devices=devices, n_gpu_layers=n_gpu_layers, progress=progress)
+        self.model = load_model(
+            path, devices=devices, n_gpu_layers=n_gpu_layers, progress=progress, fill=fill_weights
+        )
         if n_ubatch is None:
             n_ubatch = DEFAULT_UBATCH.get(devices[0].type, 512) if devices else 512
         params = ContextParams(
@@ -160,7 +165,7 @@ class Llama:
         )  # fmt: skip
         try:
             self.context = LlamaContext(self.model, params)
-            if warm_up:
+            if warm_up and fill_weights:
                 self.context.warm_up(progress)
         except BaseException:
             self.model.close()

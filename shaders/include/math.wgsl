@@ -40,11 +40,27 @@ fn round_away(x: V) -> V {
     return sign(x) * floor(abs(x) + V(0.5));
 }
 
-// Sine and cosine of any finite angle: devices promise accuracy only near 0, so the angle is first
-// brought to [-pi, pi] with 2 pi in three parts.
-fn reduced(x: V) -> V {
-    let k = round(x * 0.15915494309189535);
-    return ((x - k * 6.28125) - k * 0.0019340515136718750) - k * 1.2556659146670405e-6;
+// Sine and cosine of any finite angle, within 2e-7; devices promise 2^-11 at best. The angle loses
+// the nearest multiple of pi/2, in three parts, and the series of what is left are summed.
+fn sine(r: V) -> V {
+    let z = r * r;
+    return r + r * z * (-0.16666667 + z * (0.008333334 + z * (-0.0001984127 + z * 2.7557319e-6)));
 }
-fn sin_of(x: V) -> V { return sin(reduced(x)); }
-fn cos_of(x: V) -> V { return cos(reduced(x)); }
+
+fn cosine(r: V) -> V {
+    let z = r * r;
+    return V(1.0) + z * (-0.5 + z * (0.041666668 + z * (-0.0013888889 + z * 2.4801587e-5)));
+}
+
+// The sine of `x` turned by `ahead` right angles.
+fn sine_ahead(x: V, ahead: f32) -> V {
+    let k = round(x * 0.6366197723675814);
+    let r = ((x - k * 1.5703125) - k * 0.0004837512969970703) - k * 7.54978979e-8;
+    let turns = k + ahead;
+    let quarter = turns - 4.0 * floor(turns * 0.25);
+    let odd = quarter - 2.0 * floor(quarter * 0.5) == V(1.0);
+    return select(sine(r), cosine(r), odd) * select(V(1.0), V(-1.0), quarter >= V(2.0));
+}
+
+fn sin_of(x: V) -> V { return sine_ahead(x, 0.0); }
+fn cos_of(x: V) -> V { return sine_ahead(x, 1.0); }

@@ -39,6 +39,17 @@ word_at({{ byte_of(name, n) }})
 {$- endif $}
 {$ endmacro $}
 
+{#- u32: word number i of a field of several -#}
+{$ macro words(name, n, i) $}
+{$ if w_mode == "packed" $}
+{{ operands[name] }}[P.off_w_{{ name }} + ({{ n }}) * {{ units(name, 4) }} + {{ i }}]
+{$- elif w_mode == "texel" -$}
+textureLoad({{ operands[name] }}, texel(({{ n }}) * {{ units(name, 4) }} + {{ i }})).x
+{$- else -$}
+word_at({{ byte_of(name, n) }} + ({{ i }}) * 4u)
+{$- endif $}
+{$ endmacro $}
+
 {#- u32 whose low 16 bits are a field of two bytes -#}
 {$ macro half(name, n) $}
 {$ if w_mode == "packed" $}

@@ -5,6 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from wggml.units import nbytes_text
+
+__all__ = ["nbytes_text", "utf8_stdout"]
+
 
 def utf8_stdout() -> Any:
     """stdout as UTF-8 wherever it is piped to; a terminal keeps its own encoding.
@@ -19,14 +23,3 @@ def utf8_stdout() -> Any:
         else:
             reconfigure(encoding="utf-8", errors="replace", newline="")
     return out
-
-
-def nbytes_text(nbytes: int) -> str:
-    """A size in the unit that leaves one to four digits before the point, e.g. "46.4 MiB"."""
-    if nbytes >= 2**30:
-        return f"{nbytes / 2**30:.2f} GiB"
-    if nbytes >= 2**20:
-        return f"{nbytes / 2**20:.1f} MiB"
-    if nbytes >= 2**10:
-        return f"{nbytes / 2**10:.1f} KiB"
-    return f"{nbytes} bytes"

@@ -118,7 +118,7 @@ def _add1(b: Backward, node: Tensor, grad: Tensor) -> None:
     if b.wants(x):
         b.add(x, grad)
     if b.wants(y):
-        b.add(y, ops.sum(b.ctx, grad))  # ggml takes the mean here, which its own source doubts
+        b.add(y, ops.sum_all(b.ctx, grad))  # ggml takes the mean here, which its own source doubts
 
 
 def _sub(b: Backward, node: Tensor, grad: Tensor) -> None:

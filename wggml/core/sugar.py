@@ -58,6 +58,11 @@ def neg(a: Tensor) -> Tensor:
     return ops.unary(_ctx(a), a, UnaryOp.NEG)
 
 
+def total(a: Tensor) -> Tensor:
+    """The sum of all elements, in whatever order they lie."""
+    return ops.sum_all(_ctx(a), a)
+
+
 def transposed(a: Tensor) -> Tensor:
     return ops.transpose(_ctx(a), a)
 

@@ -282,6 +282,12 @@ class Tensor:
 
         return sugar.neg(self)
 
+    def sum(self) -> Tensor:
+        """The sum of all elements, ne [1]."""
+        from wggml.core import sugar
+
+        return sugar.total(self)
+
     def __radd__(self, other: float) -> Tensor:
         return self + other
 

@@ -52,6 +52,7 @@ def load_model(
     n_gpu_layers: int = -1,
     progress: Progress | None = None,
     registry: Registry | None = None,
+    fill: bool = True,
 ) -> Model:
     """Open a GGUF file and place its weights.
 
@@ -59,6 +60,7 @@ def load_model(
         devices: devices for layers, best first, without the CPU; empty keeps all on the CPU.
         n_gpu_layers: layers from the end that go there, the output layer being one; -1 for all.
         progress: called with (share done, tensor name) while weights are placed.
+        fill: False leaves weights on devices without contents, for plans that are never computed.
 
     Raises `GGUFError` for a bad file, `ModelError` for one that cannot be run.
     """
@@ -80,7 +82,7 @@ def load_model(
         placement = Placement(arch.hp.n_layer, n_gpu_layers, gpus if n_gpu_layers else (), cpu)
         weights = WeightLoader(file, placement)
         arch.request_weights(weights)
-        weights.load(progress)
+        weights.load(progress, fill=fill)
     except BaseException:
         file.close()
         raise

@@ -101,8 +101,9 @@ class WeightLoader:
         """Names of tensors in the file that the architecture did not ask for."""
         return sorted(set(self.file.tensors) - self._used)
 
-    def load(self, progress: Progress | None = None) -> None:
-        """Place every tensor asked for and fill it from the file."""
+    def load(self, progress: Progress | None = None, *, fill: bool = True) -> None:
+        """Place every tensor asked for and fill it from the file; without `fill` devices get no
+        contents, which is enough to plan graphs."""
         cpu = self.placement.cpu
         for name, ctx in self._contexts.items():
             device = self._devices[name]
@@ -122,7 +123,7 @@ class WeightLoader:
                 t.buffer, t.data = buffer, 0
                 buffer.init_tensor(t)
                 mapped.append(buffer)
-            else:
+            elif fill:
                 t.buffer.set_tensor(t, data)
             done += info.nbytes
             if progress is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -177,9 +177,9 @@ class LlamaContext:
             self._graph.build_forward_expand(logits.set_output())
         return self._graph, g.inputs, logits
 
-    def reserve(self) -> None:
+    def reserve(self, sizes: Sequence[int] = ()) -> None:
         """Plan the largest graphs (a full ubatch over a full cache, then one token) so that decode
-        does not allocate. Forgets the active graph."""
+        does not allocate; or graphs of the given numbers of tokens. Forgets the active graph."""
         self._active = None
         self.sched.reset()
         heads = {}
@@ -188,7 +188,7 @@ class LlamaContext:
             part.cells.pos[-1] = max(heads[name], 0)
         try:
             n = self.n_ubatch
-            for n_tokens in (n, 1, n):
+            for n_tokens in sizes or (n, 1, n):
                 graph, _, _ = self._build(n_tokens, 1)
                 self.sched.reserve(graph)
         finally:

@@ -32,6 +32,10 @@ def weight_bytes(type_: Type, rows: int, k: int, *seed: int) -> npt.NDArray[np.u
         names.clear()
     if "e" in names:
         records["e"] = g.integers(110, 125, len(records))
+    if type_ == Type.IQ1_M:  # d is spread over the upper bits of the scales: keep it below 2^-6
+        scales = g.integers(0, 1 << 12, (len(records), 4), dtype=np.uint16)
+        scales[:, 3] |= 0x2000
+        set_field(records, "scales", scales)
     for name in {"d", "m", "dmin"} & names:
         records[name] = (g.random(len(records)) * 0.02 - 0.005).astype(np.float16)
     return raw

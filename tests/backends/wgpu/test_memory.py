@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mm_lab import weight_bytes
 from wgpu_lab import Lab, rng, values
 
 from wggml.backends.wgpu import merge
@@ -14,32 +15,14 @@ from wggml.backends.wgpu.builder import PlanBuilder, fold_groups
 from wggml.backends.wgpu.device import WgpuDevice
 from wggml.backends.wgpu.packing import FIELDS
 from wggml.core import ops
-from wggml.core.types import TRAITS, Type
+from wggml.core.types import Type
 from wggml.errors import AllocationError, ShaderError, ShapeError, UnsupportedOpError
 from wggml.hal.interface import BufferUsage
 
 
-def raw_weights(type_: Type, n_rows: int, n: int, *seed: int) -> np.ndarray[Any, Any]:
-    """Bytes of a quantised matrix."""
-    from wggml.quants import quantize
-
-    if type_ in (Type.F32, Type.F16, Type.BF16):
-        raise ValueError(type_)
-    try:
-        return quantize(values((n_rows, n), *seed), type_)
-    except Exception:  # k-quants that cannot be written yet: any bytes with small scales do
-        size = TRAITS[type_].type_size
-        blocks = rng(*seed).integers(0, 256, (n_rows, n // TRAITS[type_].blck_size, size))
-        raw = blocks.astype(np.uint8)
-        for at in {Type.Q2_K: (80, 82), Type.Q3_K: (108,), Type.Q4_K: (0, 2),
-                   Type.Q5_K: (0, 2), Type.Q6_K: (208,)}[type_]:  # fmt: skip
-            raw[..., at : at + 2] = np.array([0.01], np.float16).view(np.uint8)
-        return raw.reshape(n_rows, -1)
-
-
 @pytest.mark.parametrize("type_", sorted(FIELDS))
 def test_packed_weights_give_the_files_bytes_back(lab: Lab, type_: Type) -> None:
-    raw = raw_weights(type_, 7, 512, int(type_))
+    raw = weight_bytes(type_, 7, 512, int(type_))
     t = lab.ctx.new_tensor(type_, (512, 7))
     lab.place(t, usage=BufferUsage.WEIGHTS)
     assert t.buffer is not None
@@ -63,7 +46,7 @@ def test_packed_weights_give_the_files_bytes_back(lab: Lab, type_: Type) -> None
 def test_row_lookup_in_quantised_tables(lab: Lab, type_: Type, weights: bool) -> None:
     from wggml.quants import dequantize_rows
 
-    raw = raw_weights(type_, 9, 512, int(type_))
+    raw = weight_bytes(type_, 9, 512, int(type_))
     t = lab.ctx.new_tensor(type_, (512, 9))
     lab.place(t, usage=BufferUsage.WEIGHTS if weights else BufferUsage.ANY)
     assert t.buffer is not None

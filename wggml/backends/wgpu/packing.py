@@ -77,6 +77,20 @@ FIELDS: dict[Type, tuple[Field, ...]] = {
         _field("q", "vec4<u32>", 0, 48), _field("h", "u32", 48, 4), _field("d", "half", 52, 2),
     ),
     Type.TQ2_0: (_field("q", "vec4<u32>", 0, 64), _field("d", "half", 64, 2)),
+    Type.IQ2_XXS: (_field("q", "vec4<u32>", 2, 64), _field("d", "half", 0, 2)),
+    Type.IQ2_XS: (
+        _field("q", "vec4<u32>", 2, 64), _field("h", "u32", 66, 8), _field("d", "half", 0, 2),
+    ),
+    Type.IQ2_S: (
+        _field("q", "vec4<u32>", 2, 64), _field("h", "vec4<u32>", 66, 16),
+        _field("d", "half", 0, 2),
+    ),
+    Type.IQ3_XXS: (_field("q", "vec4<u32>", 2, 96), _field("d", "half", 0, 2)),
+    Type.IQ3_S: (
+        _field("q", "vec4<u32>", 2, 64), _field("h", "u32", 66, 44), _field("d", "half", 0, 2),
+    ),
+    Type.IQ1_S: (_field("q", "vec4<u32>", 2, 48), _field("d", "half", 0, 2)),
+    Type.IQ1_M: (_field("q", "vec4<u32>", 0, 48), _field("h", "u32", 48, 8)),
 }  # fmt: skip
 
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 from wggml.core.context import Context
 from wggml.core.opcodes import Op
 from wggml.core.ops._make import INT32_MAX, is_matrix, make, make_like, require, require_type
+from wggml.core.ops.shape import cont
 from wggml.core.tensor import Tensor
 from wggml.core.types import Type
 
 
 def sum(ctx: Context, a: Tensor) -> Tensor:
-    """Sum of all elements, ne [1]."""
+    """ggml's SUM, ne [1]: the sum of all elements of a tensor whose rows are contiguous.
+
+    Otherwise, as in ggml, the sum of other numbers: of each row the first element and the ne[0] - 1
+    that follow it in memory, whatever nb[0] is. `sum_all` is right for every layout.
+    """
     return make(ctx, Op.SUM, [a], a.type, (1, 1, 1, 1))
 
 
-sum_all = sum  # a name that hides no builtin
+def sum_all(ctx: Context, a: Tensor) -> Tensor:
+    """Sum of all elements, ne [1]; a tensor whose rows are not contiguous is copied first."""
+    return sum(ctx, a if a.is_contiguous_rows() else cont(ctx, a))
 
 
 def sum_rows(ctx: Context, a: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from wggml.backends.cpu.arrays import F32, Array, accumulate_sum, reduce_sum
 from wggml.backends.cpu.ops._impl import F32_ONLY, OpImpl
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 def _sum(c: Compiler, node: Tensor) -> None:
     a = node.src[0]
     assert a is not None
-    x, y = c.load(a), c.out(node).reshape(-1)
+    x, y = c.array(a), c.out(node).reshape(-1)
+    # the values of a row are those that follow its first in memory: ggml does not look at nb[0]
+    x = as_strided(x, strides=(*x.strides[:3], x.itemsize))
     # accumulated in f64 as ggml does: rows far apart in memory get no pairwise summation
     c.emit(lambda: y.__setitem__(0, reduce_sum(x, None, np.float64)))
 

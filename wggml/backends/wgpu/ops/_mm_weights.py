@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu import packing, texels, weights
+from wggml.backends.wgpu.codebooks import CODEBOOKS, codebook
 from wggml.core.tensor import Tensor
 from wggml.core.types import TRAITS, Type
 
@@ -65,8 +66,17 @@ class WeightView:
         return (rows - 1) * s1 + (n2 - 1) * s2 + (n3 - 1) * s3 + self.row_units
 
     def bind(self, b: PlanBuilder, start: int, count: int) -> tuple[list[Operand], dict[str, int]]:
-        """Operands that show `count` units from unit `start` of `t` on, and the parameters that
-        tell where in them the first unit lies."""
+        """Operands that show `count` units from unit `start` of `t` on (and the codebook of types
+        that have one), and the parameters that tell where in them the first unit lies."""
+        operands, params = self._bind_units(b, start, count)
+        if self.t.type in CODEBOOKS:
+            elem = CODEBOOKS[self.t.type]
+            operands.append(b.constant(codebook(self.t.type), elem, name="w_grid"))
+        return operands, params
+
+    def _bind_units(
+        self, b: PlanBuilder, start: int, count: int
+    ) -> tuple[list[Operand], dict[str, int]]:
         if self.mode == "packed":
             return self._bind_packed(b, self.first + start, count)
         if self.mode == "texel":

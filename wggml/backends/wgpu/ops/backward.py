@@ -83,7 +83,7 @@ def _emit_softmax(b: PlanBuilder, t: Tensor) -> None:
 def _emit_repeat(b: PlanBuilder, t: Tensor) -> None:
     a = source(t, 0)
     if t.n_elements == 1:  # one lane would add up everything
-        reduce.FAMILY[Op.SUM].emit(b, t)
+        reduce.emit_total(b, t)
         return
     x = strides_of(a)
     w = walk(t.ne, {"dst": (t.ne, strides_of(t)), "src0": (t.ne, x)})

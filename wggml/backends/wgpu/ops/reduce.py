@@ -54,6 +54,16 @@ def _row_sums(a: Tensor) -> dict[str, int | float]:
 
 
 def _emit_sum(b: PlanBuilder, t: Tensor) -> None:
+    """ggml's SUM: a row is its first value and those that follow it in memory, whatever nb[0]."""
+    _emit_total(b, t, {**_row_sums(source(t, 0)), "src0_s0": 1})
+
+
+def emit_total(b: PlanBuilder, t: Tensor) -> None:
+    """The sum of all values of the source, however they lie."""
+    _emit_total(b, t, _row_sums(source(t, 0)))
+
+
+def _emit_total(b: PlanBuilder, t: Tensor, params: dict[str, int | float]) -> None:
     """Row sums into scratch memory, then those into one value."""
     a = source(t, 0)
     if a.is_empty():
@@ -61,11 +71,11 @@ def _emit_sum(b: PlanBuilder, t: Tensor) -> None:
         return
     src, dst = b.operand(a, "f32", name="src0"), b.operand(t, "f32", name="dst", write=True)
     if a.n_rows <= 1:
-        _sums(b, [src, dst], 1, _row_sums(a), pairs=(False, False))
+        _sums(b, [src, dst], 1, params, pairs=(False, False))
         return
     n = a.n_rows
     partial = b.scratch(n * 8, "vec2<f32>", name="dst")
-    _sums(b, [src, partial], n, _row_sums(a), pairs=(False, True))
+    _sums(b, [src, partial], n, params, pairs=(False, True))
     add_up(b, [replace(partial, name="src0", write=False), dst], n)
 
 
