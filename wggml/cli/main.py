@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "run": "wggml.cli.run:run",
     "devices": "wggml.cli.devices:devices",
     "info": "wggml.cli.info:info",
+    "test-ops": "wggml.cli.test_ops:test_ops",
     "plan": "wggml.cli.plan:plan",
 }
 """Command -> "module:object"; the module is imported when the command is looked up."""

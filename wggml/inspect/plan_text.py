@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wggml.inspect.data import GraphPlan, MemoryBuffer, MemoryMap, explain_cause
+from wggml.units import nbytes_text
 
 SHADES = " ░▒▓█"
 MAP_WIDTH, MAP_HEIGHT = 88, 10
 SHOWN_COPIES = 8
-from wggml.units import nbytes_text
 
 
 def plan_text(plan: GraphPlan) -> str:

@@ -103,10 +103,7 @@ def iter_cases(
     `case_regex` is searched in `"<id> <vars>"`. Raises `ShapeError` when the directory has no
     case files.
     """
-    files = sorted(p for p in Path(directory).glob("*.npz") if p.stem != "quants")
-    if not files:
-        raise ShapeError(f"no operator case files (*.npz) in {directory}")
-    for path in files:
+    for path in case_files(directory):
         with np.load(path) as z:
             meta = json.loads(z["meta"].tobytes())
             wanted = [c for c in meta["cases"] if _matches(c, op_regex, case_regex)]
@@ -114,6 +111,14 @@ def iter_cases(
         for record in wanted:
             assert blob is not None
             yield _read_case(record, blob)
+
+
+def case_files(directory: str | Path) -> list[Path]:
+    """The case files of a folder in order; `ShapeError` when there is none."""
+    files = sorted(p for p in Path(directory).glob("*.npz") if p.stem != "quants")
+    if not files:
+        raise ShapeError(f"no operator case files (*.npz) in {directory}")
+    return files
 
 
 def _matches(c: dict[str, Any], op_regex: str | None, case_regex: str | None) -> bool:

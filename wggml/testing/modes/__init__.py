@@ -1,0 +1,1 @@
+"""What `wggml test-ops` does in each of its modes."""
