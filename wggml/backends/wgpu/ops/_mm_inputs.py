@@ -13,7 +13,6 @@ from wggml.core.tensor import Tensor
 from wggml.core.types import TRAITS, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
 
     from wggml.backends.wgpu.builder import Operand, PlanBuilder
 
@@ -180,7 +179,18 @@ def stage_ahead(b: PlanBuilder, x: Tensor, consumed: int) -> Operand | None:
     if view is None:
         return None
     key = (0, (n, 1, 1), x.nb[1], x.nb[2], x.nb[3])
-    b.staged = Staged(x, key, view, b.upcoming[consumed:])
+    since = next(u for u in ahead if u not in b.done)
+    b.staged = Staged(x, key, view, since)
+    return b.texture(view, texels.ACTIVATIONS_OUT, name="out")
+
+
+def stage_scaled(b: PlanBuilder, x: Tensor, scale: Scale) -> Operand | None:
+    """The texture for a column of `x` that lacks a norm's factor, and for the squares behind it;
+    None where products read no textures."""
+    view = b.device.texel_scratch.view(scale.at + scale.parts) if b.profile.texel_reads else None
+    if view is None:
+        return None
+    b.staged = Staged(x, (0, (1, 1, 1), *x.nb[1:]), view, b.upcoming[0], scale)
     return b.texture(view, texels.ACTIVATIONS_OUT, name="out")
 
 
