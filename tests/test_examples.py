@@ -53,6 +53,12 @@ def test_train_digits(tmp_path: Path):
     assert accuracy in run("train_digits.py", "--device", "cpu", "--epochs", "0", "--load", saved)
 
 
+def test_custom_op():
+    lines = run("custom_op.py").splitlines()
+    errors = {line.split()[0]: float(line.split()[-1]) for line in lines}
+    assert errors.pop("CPU") == 0 and all(e < 1e-4 for e in errors.values()), lines
+
+
 def test_no_example_is_left_out():
-    tested = {"hello_graph.py", "generate.py", "two_devices.py", "train_digits.py"}
+    tested = {"hello_graph.py", "generate.py", "two_devices.py", "train_digits.py", "custom_op.py"}
     assert {p.name for p in EXAMPLES.glob("*.py")} == tested

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from wggml.core.opcodes import Op
     from wggml.core.tensor import Tensor
     from wggml.core.types import Type
+    from wggml.custom import register_op
     from wggml.errors import WggmlError
     from wggml.gguf_io import open_gguf
     from wggml.hal.registry import default_registry
@@ -42,12 +43,13 @@ _PUBLIC = {
     "alloc_ctx_tensors": "wggml.alloc.ctx_alloc",
     "default_registry": "wggml.hal.registry",
     "open_gguf": "wggml.gguf_io",
+    "register_op": "wggml.custom",
 }
 
 __all__ = [
     "Context", "Gallocr", "GenerationParams", "Graph", "Llama", "Op", "Sched", "Session",
     "Tensor", "Type", "WggmlError", "__version__", "alloc_ctx_tensors", "default_registry",
-    "open_gguf", "ops",
+    "open_gguf", "ops", "register_op",
 ]  # fmt: skip
 
 

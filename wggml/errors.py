@@ -64,5 +64,9 @@ class TokenizerError(WggmlError):
     """Text or ids that a vocabulary cannot encode or decode."""
 
 
+class TemplateError(WggmlError):
+    """A chat template that is broken, forbidden things, or refuses the messages."""
+
+
 class UsageError(WggmlError, ValueError):
     """A flag or argument with a value that is not allowed."""

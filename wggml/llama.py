@@ -18,6 +18,7 @@ from wggml.hal.registry import Registry, default_registry
 from wggml.models.model import load_model
 from wggml.runtime.batch import Batch
 from wggml.runtime.context import ContextParams, LlamaContext
+from wggml.runtime.hooks import NodeFunction, NodeHook
 from wggml.runtime.sampling import Sampler, SamplingParams
 from wggml.vocab import StreamDecoder
 
@@ -264,6 +265,20 @@ class Llama:
         tail = decoder.flush()
         if tail:
             yield Chunk(tail, -1)
+
+    # ---- looking ----------------------------------------------------------------------------
+
+    def on_node(self, pattern: str, function: NodeFunction) -> NodeHook:
+        """Call `function(t, values)` right after each node whose name contains the regular
+        expression `pattern` was computed: `values` is a float array, shape `t.ne` reversed.
+
+            with llama.on_node(r"^l_out-\\d+$", lambda t, v: print(t.name, abs(v).mean())):
+                llama.eval(tokens)
+
+        The hook stays until it is removed or its block ends. Nodes that are looked at are waited
+        for, and fused kernels around them come apart. Raises `UsageError` for a bad pattern.
+        """
+        return self.context.on_node(pattern, function)
 
     # ---- facts ------------------------------------------------------------------------------
 

@@ -10,14 +10,17 @@ import pytest
 
 from wggml.core.types import BY_NAME, TRAITS, Type, type_from_name
 from wggml.quants import can_dequantize, can_quantize, dequantize_rows, quantize
+from wggml.quants.registry import IGNORE_WEIGHTS
 
-# Types whose recorded bytes our writers must match. Missing: formats written by search over
-# codebooks (IQ1, IQ2, IQ3), which are only read here.
+# Types whose recorded bytes our writers must match: all that ggml has a reference routine for.
 WRITTEN = [
     "f16", "bf16", "q1_0", "q2_0", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q8_1",
     "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "q8_K",
-    "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "tq1_0", "tq2_0",
+    "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "tq1_0", "tq2_0", "iq2_s", "iq3_xxs", "iq3_s",
 ]  # fmt: skip
+
+# Types that are written with importance weights, where these make a difference.
+WEIGHTED = ["iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"]
 
 
 def _recorded(path: Path) -> Mapping[str, np.ndarray]:
@@ -69,6 +72,24 @@ def test_writes_all_recorded_rows(shared_dir: Path, name: str) -> None:
     _check_written(_recorded(shared_dir / "oracle" / "ops" / "quants.npz"), name)
 
 
+def _check_weighted(z: Mapping[str, np.ndarray], name: str) -> None:
+    ones = np.ones(z["src"].shape[1])
+    for variant, w in (("ones", ones), ("weighted", z["weights"])):
+        got = quantize(z["src"], type_from_name(name), w)
+        np.testing.assert_array_equal(got, z[f"{name}.{variant}.q"], err_msg=f"{name} {variant}")
+
+
+@pytest.mark.parametrize("name", [*WEIGHTED, *(TRAITS[t].name for t in sorted(IGNORE_WEIGHTS))])
+def test_writes_recorded_bytes_with_weights(shared_dir: Path, name: str) -> None:
+    if name not in ("f32", "f64"):
+        _check_weighted(_recorded(shared_dir / "oracle" / "ops" / "quants.npz"), name)
+
+
+def test_all_reference_routines_are_matched(shared_dir: Path) -> None:
+    recorded = _recorded(shared_dir / "oracle" / "ops" / "quants.npz")
+    assert {key.split(".")[0] for key in recorded if ".ref." in key} | {"q8_K"} == set(WRITTEN)
+
+
 def test_every_type_is_read() -> None:
     assert [t.name for t in Type if not can_dequantize(t)] == []
 
@@ -76,3 +97,5 @@ def test_every_type_is_read() -> None:
 def test_written_list_is_complete() -> None:
     plain = {"f32", "f64"}
     assert {TRAITS[t].name for t in Type if can_quantize(t)} == plain | set(WRITTEN)
+    weighted = {TRAITS[t].name for t in Type if can_quantize(t, weighted=True)}
+    assert weighted == {TRAITS[t].name for t in IGNORE_WEIGHTS} | set(WEIGHTED)

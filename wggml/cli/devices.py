@@ -89,6 +89,7 @@ def device_facts(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("features", ", ".join(feature_texts(row))),
         ("limits", ", ".join(limits)),
         ("missing", list_text(row.get("missing") or [])),
+        ("self-test", str(row.get("selftest") or "")),
         ("error", str(row.get("error") or "")),
     ]
 

@@ -23,8 +23,12 @@ COMMANDS: dict[str, str] = {
     "run": "wggml.cli.run:run",
     "devices": "wggml.cli.devices:devices",
     "info": "wggml.cli.info:info",
+    "demo": "wggml.cli.demo:demo",
     "test-ops": "wggml.cli.test_ops:test_ops",
     "plan": "wggml.cli.plan:plan",
+    "trace": "wggml.cli.trace:trace",
+    "diff": "wggml.cli.diff:diff",
+    "doctor": "wggml.cli.doctor:doctor",
 }
 """Command -> "module:object"; the module is imported when the command is looked up."""
 

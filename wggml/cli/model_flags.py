@@ -45,7 +45,12 @@ def model_flags(command: Command) -> Command:
 
 
 def open_llama(
-    path: Path, device: str | None, options: dict[str, Any], *, plan_only: bool = False
+    path: Path,
+    device: str | None,
+    options: dict[str, Any],
+    *,
+    plan_only: bool = False,
+    warm_up: bool = True,
 ) -> Llama:
     """The model as the flags want it; with `plan_only` without the contents of its weights."""
     from wggml.cli.loading import loading_progress
@@ -61,7 +66,7 @@ def open_llama(
             flash_attn=options["flash_attn"],
             type_k=options["cache_type_k"],
             type_v=options["cache_type_v"],
-            warm_up=not plan_only,
+            warm_up=warm_up,
             fill_weights=not plan_only,
             progress=progress,
         )

@@ -51,6 +51,15 @@ class Options:
     report: dict[str, Any]
 
 
+def load_modules(_ctx: click.Context, _param: click.Parameter, paths: tuple[str, ...]) -> None:
+    """Ops of `--module` join the built-in table."""
+    if paths:
+        from wggml.custom import load_module
+
+        for path in paths:
+            load_module(path)
+
+
 @click.command("test-ops", cls=FlagCommand, short_help="Check and time operators on a device.")
 @click.option(
     "-o",
@@ -87,6 +96,15 @@ class Options:
     "--watch",
     is_flag=True,
     help="Run the cases again that a changed .wgsl file concerns; Ctrl-C ends.",
+)
+@click.option(
+    "--module",
+    metavar="FILE",
+    multiple=True,
+    is_eager=True,
+    expose_value=False,
+    callback=load_modules,
+    help="Also the ops that this Python file registers (wggml.register_op).",
 )
 @profile_flag
 @click.option("--json", "json_path", metavar="FILE", help="Also write all results; - = stdout.")

@@ -23,8 +23,8 @@ _MEMBERS: dict[str, str] = {
     "CONV_TRANSPOSE_2D",
     "attention": "FLASH_ATTN_EXT FLASH_ATTN_BACK SOFT_MAX SOFT_MAX_BACK",
     "norm": "NORM RMS_NORM RMS_NORM_BACK GROUP_NORM L2_NORM",
-    "elementwise": "ADD ADD_ID ADD1 SUB MUL DIV SQR SQRT LOG SIN COS SCALE CLAMP SILU_BACK "
-    + " ".join(e.name for e in (*UnaryOp, *GluOp)),
+    "elementwise": "UNARY GLU ADD ADD_ID ADD1 SUB MUL DIV SQR SQRT LOG SIN COS SCALE CLAMP "
+    "SILU_BACK " + " ".join(e.name for e in (*UnaryOp, *GluOp)),
     "rope": "ROPE ROPE_BACK",
     "rows": "GET_ROWS GET_ROWS_BACK SET_ROWS CPY CONT DUP CONCAT REPEAT REPEAT_BACK SET ACC",
 }

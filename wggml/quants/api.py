@@ -13,7 +13,7 @@ from wggml.core.types import Type, blck_size, row_size, type_name, type_size
 from wggml.errors import ShapeError, UnsupportedOpError, UsageError
 from wggml.quants.layouts import F32, LAYOUTS, U8, Records
 from wggml.quants.plain import READERS, WRITERS
-from wggml.quants.registry import FORMATS, BlockFormat
+from wggml.quants.registry import FORMATS, IGNORE_WEIGHTS, BlockFormat
 
 Bytes = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
@@ -26,8 +26,10 @@ def can_dequantize(type: Type) -> bool:
     return type in READERS or type in FORMATS
 
 
-def can_quantize(type: Type) -> bool:
-    """True when `quantize` writes `type`."""
+def can_quantize(type: Type, *, weighted: bool = False) -> bool:
+    """True when `quantize` writes `type`, without or with importance weights."""
+    if weighted and type not in IGNORE_WEIGHTS:
+        return type in FORMATS and FORMATS[type].weigh is not None
     return type in WRITERS or (type in FORMATS and FORMATS[type].write is not None)
 
 
@@ -66,19 +68,21 @@ def dequantize_rows(raw: U8, type: Type, out: F32 | None = None) -> F32:
     return flat.reshape(*raw.shape[:-1], ne0)
 
 
-def quantize(x: npt.NDArray[np.floating], type: Type) -> U8:
+def quantize(x: npt.NDArray[np.floating], type: Type, weights: npt.ArrayLike | None = None) -> U8:
     """f32 [..., ne0] -> bytes [..., row_bytes]: what ggml's scalar reference routine stores.
 
-    `ne0` must be whole blocks. Block formats hold finite values only (`UsageError` names the
-    first that is not); F16 and BF16 keep infinities and NaN.
+    `ne0` must be whole blocks. `weights` [ne0], or of the shape of x, say how much an error of each
+    value matters (an importance matrix: mean squares of the activations a column meets); what ggml
+    stores with them. IQ2_XXS and IQ2_XS need them.
+
+    Block formats hold finite values only (`UsageError` names the first that is not); F16 and BF16
+    keep infinities and NaN. `UnsupportedOpError` for a type that is not written here, see
+    `can_quantize`; `ShapeError` for sizes that do not fit.
     """
     if x.ndim == 0:
         raise ShapeError("quantize: a scalar has no rows; give an array [..., ne0]")
-    if not can_quantize(type):
-        raise UnsupportedOpError(
-            f"quantize: nothing here writes {type_name(type)}; writable types: "
-            + ", ".join(type_name(t) for t in Type if can_quantize(t))
-        )
+    if not can_quantize(type, weighted=weights is not None):
+        raise _not_writable(type, weights is not None)
     row_bytes = row_size(type, x.shape[-1])
     values = np.ascontiguousarray(x, np.float32)
     shape = (*x.shape[:-1], row_bytes)
@@ -86,8 +90,34 @@ def quantize(x: npt.NDArray[np.floating], type: Type) -> U8:
         return WRITERS[type](values.reshape(-1)).reshape(shape)
     _check_finite(values, type)
     out = np.zeros(values.size // blck_size(type) * type_size(type), np.uint8)
-    _write(values.reshape(-1), type, FORMATS[type], out)
+    weigh = None if weights is None else _checked_weights(weights, x.shape)
+    _write(values.reshape(-1), type, FORMATS[type], out, weigh)
     return out.reshape(shape)
+
+
+def _not_writable(type: Type, weighted: bool) -> UnsupportedOpError:
+    if can_quantize(type, weighted=not weighted):
+        other = "give weights [ne0]" if not weighted else "leave the weights out"
+        how = "with" if weighted else "without"
+        return UnsupportedOpError(
+            f"quantize: {type_name(type)} is not written {how} importance weights; {other}"
+        )
+    return UnsupportedOpError(
+        f"quantize: nothing here writes {type_name(type)}; writable types: "
+        + ", ".join(type_name(t) for t in Type if can_quantize(t, weighted=weighted))
+    )
+
+
+def _checked_weights(weights: npt.ArrayLike, shape: tuple[int, ...]) -> F32:
+    w = np.ascontiguousarray(weights, np.float32)
+    if w.shape not in (shape, shape[-1:]):
+        raise ShapeError(
+            f"quantize: weights have shape {list(w.shape)}; they must have [{shape[-1]}], one for "
+            f"each column, or {list(shape)}"
+        )
+    if not (np.isfinite(w) & (w >= 0)).all():
+        raise UsageError("quantize: importance weights must be finite and not negative")
+    return w
 
 
 def _as_bytes(data: Bytes) -> U8:
@@ -129,15 +159,20 @@ def _read(raw: U8, type: Type, out: F32) -> None:
             FORMATS[type].read(part.view(LAYOUTS[type]), into.reshape(-1, block))
 
 
-def _write(x: F32, type: Type, fmt: BlockFormat, out: U8) -> None:
-    assert fmt.write is not None
+def _write(x: F32, type: Type, fmt: BlockFormat, out: U8, weights: F32 | None) -> None:
     size, block = type_size(type), blck_size(type)
     step = max(1, CHUNK // block)
+    by_block = None if weights is None else weights.reshape(-1, block)  # of a row, or of all
     for b in range(0, x.size // block, step):
         records = out[b * size : (b + step) * size].view(LAYOUTS[type])
+        part = x[b * block : (b + step) * block].reshape(-1, block)
         # sums and products past f32's range end in a scale that _check_scales refuses
         with np.errstate(all="ignore"):
-            fmt.write(x[b * block : (b + step) * block].reshape(-1, block), records)
+            if by_block is not None and fmt.weigh is not None:
+                fmt.weigh(part, records, by_block[np.arange(b, b + len(part)) % len(by_block)])
+            else:
+                assert fmt.write is not None
+                fmt.write(part, records)
         _check_scales(records, type)
 
 

@@ -145,3 +145,51 @@ def fit_by_descent(x: F32, half: int, rounds: int = 5) -> tuple[F32, F32]:
     scale[zero] = 0
     codes[:, zero] = 0
     return scale, codes
+
+
+def fit_positive(x: F32, weight: F32, top: int) -> F32:
+    """Scale [G] of groups x [n, G] on codes 0 .. top: the best of nine guesses around "largest at
+    code `top`", then each value in turn takes another code if the whole group gains by it.
+
+    Codes are kept in bytes, as the reference does: below zero (which x may be) they wrap around.
+    """
+    most = x.max(axis=0)
+    zero = most < TINY
+    most = np.where(zero, np.float32(1), most).astype(np.float32)
+
+    def guess(k: int) -> F32:
+        return np.asarray((np.float32(0.1) * np.float32(k) + np.float32(top)) / most, np.float32)
+
+    def error(codes: F32, inverse: F32) -> F32:
+        diff = x - np.float32(1) / inverse * codes
+        total: F32 = (weight * diff * diff).sum(axis=0)
+        return total
+
+    best: F32 = guess(0)
+    least = error(_wrapped(nearest(best * x)), best)
+    for k in (*range(-4, 0), *range(1, 5)):
+        inverse = guess(k)
+        mse = error(np.minimum(nearest(inverse * x), np.float32(top)), inverse)
+        better = mse < least
+        np.copyto(best, inverse, where=better)
+        np.copyto(least, mse, where=better)
+    first = np.minimum(nearest(best * x), np.float32(top))
+    sum_lx, sum_l2 = (weight * x * first).sum(axis=0), (weight * first * first).sum(axis=0)
+    codes = _wrapped(first)
+    for _ in range(5):
+        for w, xi, old in zip(weight, x, codes, strict=True):
+            lx, l2 = sum_lx - w * xi * old, sum_l2 - w * old * old
+            usable = (lx > 0) & (l2 > 0)
+            code = np.minimum(nearest(ratio(xi * l2, lx, usable)), np.float32(top))
+            changes = usable & (code != old)
+            lx, l2 = lx + w * xi * code, l2 + w * code * code
+            gains = changes & (lx * lx * sum_l2 > sum_lx * sum_lx * l2)
+            np.copyto(old, _wrapped(code), where=gains)
+            sum_lx, sum_l2 = np.where(gains, lx, sum_lx), np.where(gains, l2, sum_l2)
+    scale: F32 = ratio(sum_lx, sum_l2, sum_l2 > 0)
+    scale[zero] = 0
+    return scale
+
+
+def _wrapped(codes: F32) -> F32:
+    return codes.astype(np.int32).astype(np.uint8).astype(np.float32)

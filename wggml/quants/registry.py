@@ -6,19 +6,39 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wggml.core.types import Type
-from wggml.quants import fourbit, iquants, kquants, kquants_write, legacy, ternary
+from wggml.quants import (
+    codebook_write,
+    fourbit,
+    iquants,
+    kquants,
+    kquants_write,
+    legacy,
+    ternary,
+)
 from wggml.quants.layouts import F32, Records
 
 Reader = Callable[[Records, F32], None]
 Writer = Callable[[F32, Records], None]
+WeightedWriter = Callable[[F32, Records, F32], None]
 
 
 @dataclass(frozen=True, slots=True)
 class BlockFormat:
-    """`read(records [B], out f32 [B, block])`; `write(x f32 [B, block], records [B])` or None."""
+    """`read(records [B], out f32 [B, block])`; `write(x f32 [B, block], records [B])` or None;
+    `weigh(x, records, weights f32 [B, block])` or None."""
 
     read: Reader
     write: Writer | None = None
+    weigh: WeightedWriter | None = None
+
+
+# ggml stores these the same with and without importance weights.
+IGNORE_WEIGHTS = frozenset(
+    {
+        Type.F32, Type.F64, Type.F16, Type.BF16, Type.Q1_0, Type.Q2_0, Type.Q8_0, Type.TQ1_0,
+        Type.TQ2_0, Type.MXFP4, Type.NVFP4,
+    }
+)  # fmt: skip
 
 
 FORMATS: dict[Type, BlockFormat] = {
@@ -38,11 +58,17 @@ FORMATS: dict[Type, BlockFormat] = {
     Type.Q8_K: BlockFormat(kquants.read_q8_k, kquants_write.write_q8_k),
     Type.IQ1_S: BlockFormat(iquants.read_iq1_s),
     Type.IQ1_M: BlockFormat(iquants.read_iq1_m),
-    Type.IQ2_XXS: BlockFormat(iquants.read_iq2_xxs),
-    Type.IQ2_XS: BlockFormat(iquants.read_iq2_xs),
-    Type.IQ2_S: BlockFormat(iquants.read_iq2_s),
-    Type.IQ3_XXS: BlockFormat(iquants.read_iq3_xxs),
-    Type.IQ3_S: BlockFormat(iquants.read_iq3_s),
+    Type.IQ2_XXS: BlockFormat(iquants.read_iq2_xxs, None, codebook_write.write_iq2_xxs),
+    Type.IQ2_XS: BlockFormat(iquants.read_iq2_xs, None, codebook_write.write_iq2_xs),
+    Type.IQ2_S: BlockFormat(
+        iquants.read_iq2_s, codebook_write.write_iq2_s, codebook_write.write_iq2_s
+    ),
+    Type.IQ3_XXS: BlockFormat(
+        iquants.read_iq3_xxs, codebook_write.write_iq3_xxs, codebook_write.write_iq3_xxs
+    ),
+    Type.IQ3_S: BlockFormat(
+        iquants.read_iq3_s, codebook_write.write_iq3_s, codebook_write.write_iq3_s
+    ),
     Type.IQ4_NL: BlockFormat(fourbit.read_iq4_nl, fourbit.write_iq4_nl),
     Type.IQ4_XS: BlockFormat(fourbit.read_iq4_xs, fourbit.write_iq4_xs),
     Type.MXFP4: BlockFormat(fourbit.read_mxfp4, fourbit.write_mxfp4),

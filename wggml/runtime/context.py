@@ -27,6 +27,7 @@ from wggml.models.builder import GraphBuilder, GraphShape
 from wggml.models.model import Model
 from wggml.runtime.batch import Batch, Ubatch, split_simple
 from wggml.runtime.graph_inputs import GraphInput, Step
+from wggml.runtime.hooks import NodeFunction, NodeHook, NodeHooks
 from wggml.runtime.kv_cache import KVCache, KVParams
 from wggml.sched import Sched
 
@@ -154,6 +155,7 @@ class LlamaContext:
         self._set_threads = [
             f for b in self.backends if (f := b.extension("set_n_threads")) is not None
         ]
+        self._hooks = NodeHooks(self.sched)
         self._active: ActiveGraph | None = None
         self._reuse = os.environ.get("WGGML_GRAPH_REUSE", "1") != "0"
         self.reserve()
@@ -342,6 +344,13 @@ class LlamaContext:
         else:
             s.n_eval += 1
             s.eval_seconds += end - t0
+
+    # ---- looking ----------------------------------------------------------------------------
+
+    def on_node(self, pattern: str, function: NodeFunction) -> NodeHook:
+        """Call `function(t, values)` after each node whose name contains the regular expression
+        `pattern`, until the returned hook is removed; see `NodeHooks.add`."""
+        return self._hooks.add(pattern, function)
 
     # ---- facts ------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from wggml.testing.opdata import Bytes, OpCase, is_real
 from wggml.testing.placing import read_bytes
 from wggml.testing.record import record_graph, with_outputs, write_cases
 
-__all__ = ["capture_case", "capture_inputs", "op_display_name", "write_cases"]
+__all__ = ["capture_case", "capture_inputs", "node_tolerance", "op_display_name", "write_cases"]
 
 Inputs = Mapping[Tensor, Bytes]
 
@@ -95,8 +95,8 @@ def capture_case(
     leafs, nodes, contents = _copy(node, capture_inputs(node) if inputs is None else inputs)
     case = record_graph(
         leafs, nodes, contents, id=id or f"{op}/{node.name or 'captured'}", op=op,
-        vars=_vars(node), metric=metric, max_err=_tolerance(node) if max_err is None else max_err,
-        origin="captured",
+        vars=_vars(node), metric=metric, origin="captured",
+        max_err=node_tolerance(node) if max_err is None else max_err,
     )  # fmt: skip
     if reference is None or isinstance(reference, Backend):
         backend = reference or default_registry().cpu().init_backend()
@@ -159,7 +159,8 @@ SUMS = frozenset({Op.MUL_MAT, Op.MUL_MAT_ID, Op.FLASH_ATTN_EXT, Op.OUT_PROD, Op.
                   Op.CONV_TRANSPOSE_2D})  # fmt: skip
 
 
-def _tolerance(node: Tensor) -> float:
+def node_tolerance(node: Tensor) -> float:
+    """The error that a captured node may have: sums may be taken in any order."""
     if TRAITS[node.type].is_quantized:
         return 1e-3
     if node.op in SUMS:

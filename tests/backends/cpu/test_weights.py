@@ -93,10 +93,10 @@ def test_writing_one_weight_keeps_its_neighbours() -> None:
     ctx = Context(16)
     ws = [ctx.new_tensor(Type.Q8_0, (K, 8), name=f"w{i}") for i in range(2)]
     buffer = place(ws, BufferUsage.WEIGHTS)
-    x = ctx.new_tensor(Type.F32, (K,))
-    ys = [ops.mul_mat(ctx, w, x) for w in ws]
-    place([x, *ys])
-    for t in (*ws, x):
+    xs = [ctx.new_tensor(Type.F32, (K,)) for _ in ws]
+    ys = [ops.mul_mat(ctx, w, x) for w, x in zip(ws, xs, strict=True)]
+    place([*xs, *ys])
+    for t in (*ws, *xs):
         t.set(np.ones(t.n_elements, np.float32))
     backend.graph_compute(graph_of(*ys))
     assert backend.weights.used == 2 * 8 * K * 4
@@ -105,6 +105,65 @@ def test_writing_one_weight_keeps_its_neighbours() -> None:
     backend.graph_compute(graph_of(*ys))
     np.testing.assert_allclose(ys[0].numpy(), np.full(8, K), rtol=1e-4)
     np.testing.assert_array_equal(ys[1].numpy(), np.zeros(8))
+
+
+class Siblings:
+    """Three weights of different types and buffers times one vector."""
+
+    def __init__(self, n: int = 1) -> None:
+        ctx = Context(16)
+        self.ws = [
+            ctx.new_tensor(t, (K, m), name=t.name)
+            for t, m in ((Type.Q8_0, 24), (Type.F16, 8), (Type.Q4_1, 40))
+        ]
+        for w in self.ws:
+            place([w], BufferUsage.WEIGHTS)
+        self.x = ctx.new_tensor(Type.F32, (K, n), name="x")
+        self.ys = [ops.mul_mat(ctx, w, self.x) for w in self.ws]
+        place([self.x, *self.ys])
+        rng = np.random.default_rng(7)
+        for t in (*self.ws, self.x):
+            t.set(rng.standard_normal(t.ne[1::-1], np.float32))
+
+    def check(self, backend: CpuBackend, order: tuple[int, ...] = (0, 1, 2)) -> int:
+        """Compute and compare; the number of steps."""
+        graph = graph_of(*(self.ys[i] for i in order), uid=True)
+        backend.graph_compute(graph)
+        x = np.atleast_2d(self.x.numpy()).astype(np.float64)
+        for w, y in zip(self.ws, self.ys, strict=True):
+            expected = x @ w.numpy().astype(np.float64).T
+            np.testing.assert_allclose(np.atleast_2d(y.numpy()), expected, rtol=2e-5, atol=2e-4)
+        return len(backend._plans[graph.uid].steps)
+
+
+def test_products_of_one_vector_are_one_product() -> None:
+    backend, three = cpu(), Siblings()
+    assert three.check(backend) == 4  # a product and three copies
+    assert backend.weights.created == 1
+    assert backend.weights.used == (24 + 8 + 40) * K * 4
+    assert three.check(backend, (2, 0, 1)) == 3  # kept in another order: one by one
+    assert backend.weights.created == 1
+
+
+@pytest.mark.parametrize("rows", [0, 40, 71])
+def test_siblings_that_do_not_fit_are_computed_one_by_one(rows: int) -> None:
+    backend = cpu(cpu_cache_mb=rows * ROW_MB)
+    Siblings().check(backend)
+    assert backend.weights.used <= rows * K * 4
+
+
+def test_siblings_of_several_columns_share_the_array_only() -> None:
+    backend, three = cpu(), Siblings(5)
+    assert three.check(backend) == 3
+    assert backend.weights.created == 1
+
+
+def test_writing_a_sibling_ends_the_shared_array() -> None:
+    backend, three = cpu(), Siblings()
+    three.check(backend)
+    three.ws[1].set(np.ones((8, K), np.float32))
+    assert backend.weights.used == 0
+    three.check(backend)
 
 
 def test_a_graph_that_writes_a_weight() -> None:

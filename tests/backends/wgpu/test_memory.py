@@ -178,8 +178,6 @@ def test_grid_folding() -> None:
 def test_shader_errors_name_template_and_line(
     one_lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    from wggml.backends.wgpu import templates
-
     folder = tmp_path / "shaders"
     (folder / "include").mkdir(parents=True)
     (folder / "bad.wgsl").write_text(
@@ -189,18 +187,14 @@ def test_shader_errors_name_template_and_line(
     (folder / "include" / "part.wgsl").write_text(
         "fn helper() -> f32 {\n    return undefined_thing;\n}\n"
     )
-    monkeypatch.setattr(templates, "shader_dir", lambda: folder)
-    templates._env.cache_clear()
-    try:
-        device = one_lab.backend.device
-        b = PlanBuilder(device)
-        x = one_lab.tensor(values((4,), 1))
-        b.dispatch("bad.wgsl", operands=[b.operand(x, "f32", name="x", write=True)], groups=1)
-        with pytest.raises(ShaderError) as e:
-            merge.dispatches(device, b.requests)
-        assert "include/part.wgsl:2" in str(e.value) and "undefined_thing" in str(e.value)
-        (folder / "include" / "part.wgsl").write_text("fn helper() -> f32 { return {{ gone }}; }")
-        with pytest.raises(ShaderError, match="gone"):
-            merge.dispatches(device, b.requests)
-    finally:
-        templates._env.cache_clear()
+    monkeypatch.setenv("WGGML_SHADERS", str(folder))
+    device = one_lab.backend.device
+    b = PlanBuilder(device)
+    x = one_lab.tensor(values((4,), 1))
+    b.dispatch("bad.wgsl", operands=[b.operand(x, "f32", name="x", write=True)], groups=1)
+    with pytest.raises(ShaderError) as e:
+        merge.dispatches(device, b.requests)
+    assert "include/part.wgsl:2" in str(e.value) and "undefined_thing" in str(e.value)
+    (folder / "include" / "part.wgsl").write_text("fn helper() -> f32 { return {{ gone }}; }")
+    with pytest.raises(ShaderError, match="gone"):
+        merge.dispatches(device, b.requests)

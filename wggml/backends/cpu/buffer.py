@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 import numpy as np
@@ -11,6 +11,9 @@ import numpy.typing as npt
 from wggml.core.tensor import Tensor
 from wggml.errors import AllocationError, UsageError
 from wggml.hal.interface import Buffer, BufferType, BufferUsage, Device
+
+if TYPE_CHECKING:
+    from wggml.backends.cpu.mirrors import Mirror
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -71,7 +74,8 @@ def aligned_bytes(size: int) -> Bytes:
 
 
 class CpuBuffer(Buffer):
-    """Host memory. `memory` holds its bytes; tensors are windows into it."""
+    """Host memory. `memory` holds its bytes; tensors are windows into it; `mirrors` are f32 copies
+    of the K and V caches in it, by their first byte."""
 
     def __init__(self, buft: CpuBufferType, memory: Bytes) -> None:
         self.buft = buft
@@ -79,6 +83,7 @@ class CpuBuffer(Buffer):
         self.size = memory.size
         self.usage = BufferUsage.ANY
         self.freed = False
+        self.mirrors: dict[int, Mirror] = {}
         self._watchers: WeakSet[Watcher] = WeakSet()
 
     def watch(self, watcher: Watcher) -> None:
@@ -106,11 +111,18 @@ class CpuBuffer(Buffer):
             )
         return window
 
+    def written(self, begin: int, end: int) -> None:
+        """Bytes [begin, end) have changed: tell all who keep something derived from them."""
+        for mirror in self.mirrors.values():
+            if mirror.begin < end and begin < mirror.end:
+                mirror.known = 0
+        for watcher in list(self._watchers):
+            watcher.buffer_written(self, begin, end)
+
     def _written(self, t: Tensor, offset: int, nbytes: int) -> None:
-        if self._watchers:
+        if self._watchers or self.mirrors:
             assert t.data is not None
-            for watcher in list(self._watchers):
-                watcher.buffer_written(self, t.data + offset, t.data + offset + nbytes)
+            self.written(t.data + offset, t.data + offset + nbytes)
 
     def set_tensor(self, t: Tensor, data: Bytes, offset: int = 0) -> None:
         raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
@@ -129,8 +141,7 @@ class CpuBuffer(Buffer):
         if self.freed or not self.memory.flags.writeable:
             raise UsageError("cannot clear a freed buffer or a read-only map of a file")
         self.memory[:] = value
-        for watcher in list(self._watchers):
-            watcher.buffer_written(self, 0, self.size)
+        self.written(0, self.size)
 
     def host_bytes(self, t: Tensor) -> Bytes | None:
         return self._window(t, 0, t.nbytes, "read")
@@ -151,4 +162,5 @@ class CpuBuffer(Buffer):
         for watcher in list(self._watchers):
             watcher.buffer_freed(self)
         self._watchers.clear()
+        self.mirrors.clear()
         self.memory = np.empty(0, np.uint8)

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from wggml.backends.cpu import arrays
+from wggml.backends.cpu import arrays, mirrors
 from wggml.backends.cpu.arrays import F32, Array
 from wggml.backends.cpu.buffer import CpuBuffer, aligned_bytes
 from wggml.backends.cpu.weights import WeightCache
 from wggml.core.graph import Graph
-from wggml.core.opcodes import EMPTY_OPS, Flag
+from wggml.core.opcodes import EMPTY_OPS, Flag, Op
 from wggml.core.tensor import Tensor
 from wggml.core.types import Type
 from wggml.errors import UnsupportedOpError
@@ -94,6 +94,7 @@ class Compiler:
         self._pool = pool
         self._shared: dict[object, tuple[Tensor, Any]] = {}
         self._flushes: list[Step] = []
+        self._readers: dict[Tensor, list[Tensor]] | None = None
 
     # ---- for kernels --------------------------------------------------------------------------
 
@@ -165,6 +166,15 @@ class Compiler:
             self._shared[key] = found
         return found[1]
 
+    def readers(self, t: Tensor) -> list[Tensor]:
+        """The graph's nodes that have `t` as second source, in order."""
+        if self._readers is None:
+            self._readers = {}
+            for n in self.graph.nodes:
+                if len(n.src) > 1 and n.src[1] is not None:
+                    self._readers.setdefault(n.src[1], []).append(n)
+        return self._readers.get(t, [])
+
     def keep(self, shape: Sequence[int], dtype: Any = np.float32) -> Array:
         """An uninitialised array that belongs to the plan for good."""
         return np.empty(tuple(shape), dtype)
@@ -214,9 +224,21 @@ class Compiler:
                 for key in stale:
                     del self._shared[key]
             home = root.placed_in
-            if isinstance(home, CpuBuffer) and home.usage == BufferUsage.WEIGHTS:
-                at = arrays.place_of(root)
-                self.emit(self.weights.buffer_written, home, at, at + root.nbytes)
+            if isinstance(home, CpuBuffer) and home.usage != BufferUsage.COMPUTE:
+                self._emit_written(node, root, home)
+
+    def _emit_written(self, node: Tensor, root: Tensor, home: CpuBuffer) -> None:
+        """Memory that outlives the graph was written: what is derived from it must follow."""
+        if node.op == Op.SET_ROWS and node.same_layout(root) and mirrors.mirrored(root):
+            index = node.src[1]
+            assert index is not None
+            if index.ne[1:] == (1, 1, 1):
+                mirror = mirrors.record_of(root)
+                update = mirror.row_written if index.ne[0] == 1 else mirror.rows_written
+                self.emit(update, self.array(index).reshape(-1))
+                return
+        at = arrays.place_of(root)
+        self.emit(home.written, at, at + root.nbytes)
 
 
 def _values_shape(t: Tensor) -> tuple[int, int, int, int]:

@@ -25,6 +25,7 @@ from wggml.hal.interface import Backend, BufferType, Counters, Device, DeviceTyp
 
 if TYPE_CHECKING:
     from wggml.backends.wgpu.buffer import WgpuBufferType
+    from wggml.backends.wgpu.selftest import Verdict
 
 # An all-ones value means "undefined" to the C API, so reported maxima are clamped below it.
 _MAX_U32 = 2**32 - 2
@@ -70,6 +71,7 @@ class WgpuDevice(Device):
         self.mask = mask
         self.created = Counters()  # buffers and bind groups made on this device
         self.notes: list[str] = []  # what was done otherwise than meant to, and why
+        self.verdict: Verdict | None = None  # of the self-test, once there is a stream
         self._index = index
         self._constants: dict[bytes, Any] = {}
         self._scratch: Any = None
@@ -152,7 +154,7 @@ class WgpuDevice(Device):
             immediates="immediates" in features,
             texel_reads="llvmpipe" in self.adapter.device,
             timestamps="timestamp-query-inside-passes" in features,
-            **{field: _clamp(name, limits[name]) for field, name in _LIMITS.items()},
+            **{field: _limit(name, limits[name]) for field, name in _LIMITS.items()},
         )
 
     # ---- the device interface -----------------------------------------------------------------
@@ -176,7 +178,8 @@ class WgpuDevice(Device):
         }
 
     def probe(self) -> dict[str, Any]:
-        return {"subgroup_size": self.profile.subgroup_size}
+        self.init_backend().close()
+        return {"subgroup_size": self.profile.subgroup_size, "selftest": str(self.verdict)}
 
     @functools.cached_property
     def _buffer_type(self) -> WgpuBufferType:
@@ -193,6 +196,8 @@ class WgpuDevice(Device):
         impl = op_table().get(t.op)
         if impl is None:
             return f"no wgpu kernel for {t.op.name}"
+        if self.verdict is not None and (why := self.verdict.why_not(t)) is not None:
+            return why
         profile = self.profile
         if not impl.windows:
             limit = profile.max_binding
@@ -211,9 +216,12 @@ class WgpuDevice(Device):
 
     def init_backend(self, **options: Any) -> Backend:
         """A stream. Options: `encode` ("public" or "raw"), `max_dispatches_per_submit`, `fusion`
-        (bool), `debug` (bool)."""
+        (bool), `debug` (bool). The first one of a device makes its self-test (selftest.py)."""
+        from wggml.backends.wgpu import selftest
         from wggml.backends.wgpu.backend import WgpuBackend
 
+        if self.verdict is None:
+            self.verdict = selftest.verdict(self)
         return WgpuBackend(self, **options)
 
     # ---- memory -----------------------------------------------------------------------------
@@ -254,6 +262,12 @@ class WgpuDevice(Device):
             self._scratch = self.create_buffer(size, self.storage_usage(), "scratch")
             self._scratch_size = size
         return self._scratch
+
+
+def _limit(name: str, value: int) -> int:
+    """What kernels may use of a limit: ranges end on 16 bytes, so that vec4 arrays show all."""
+    value = _clamp(name, value)
+    return value // 16 * 16 if name.endswith("-size") and "workgroup" not in name else value
 
 
 def _clamp(name: str, value: int) -> int:

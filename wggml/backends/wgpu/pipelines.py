@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,11 +144,23 @@ class PipelineCache:
         self.profile = profile
         self.created = Counters()  # pipelines_created, layouts_created of this device
         self._pipelines: dict[PipelineKey, Pipeline] = {}
+        # Keys asked for, also those that do not compile, and the templates each was rendered from.
+        self.templates: dict[PipelineKey, frozenset[str]] = {}
+        self.asked: set[PipelineKey] = set()
         self._refused: dict[PipelineKey, str] = {}
         self._layouts: dict[tuple[tuple[str, ...], int], tuple[Any, Any]] = {}
 
     def __len__(self) -> int:
         return len(self._pipelines)
+
+    def forget(self, names: Collection[str]) -> None:
+        """Compile the pipelines that were rendered from these templates anew when next asked for.
+        Plans keep what they were made with."""
+        for key, used in list(self.templates.items()):
+            if not used.isdisjoint(names):
+                self._pipelines.pop(key, None)
+                self._refused.pop(key, None)
+                del self.templates[key]
 
     def layout(self, access: tuple[str, ...], n_uniforms: int) -> tuple[Any, Any]:
         """(bind group layout, pipeline layout): storage bindings, then uniforms."""
@@ -176,6 +188,7 @@ class PipelineCache:
 
     def get(self, key: PipelineKey) -> Pipeline:
         """The pipeline, compiled now if it is new; `ShaderError` when it does not compile."""
+        self.asked.add(key)
         found = self._pipelines.get(key)
         if found is None:
             if key in self._refused:
@@ -191,7 +204,11 @@ class PipelineCache:
         return found
 
     def _compile(self, key: PipelineKey) -> Pipeline:
-        code = self.source(key)
+        with templates.traced() as names:
+            try:
+                code = self.source(key)
+            finally:
+                self.templates[key] = frozenset(names)
         if os.environ.get("WGGML_PRINT_WGSL"):
             print(f"// ---- {key.shader} {dict(key.consts)}\n{code}", file=sys.stderr)
         group, layout = self.layout(key.access, len(key.parts))
@@ -206,16 +223,16 @@ class PipelineCache:
 
     def _explain(self, key: PipelineKey, code: str, message: str) -> str:
         found = _LINE.search(message)
-        where = key.shader
+        where = templates.shown(key.shader)
         shown = ""
         if found:
             line = int(found[1] or found[2])
             lines = code.split("\n")
             if 0 < line <= len(lines):
                 shown = f"\n  {lines[line - 1].strip()}"
-            skipped = header(self.profile, key).count("\n")
-            context = template_context(self.profile, key)
             if len(key.parts) == 1:
+                skipped = header(self.profile, key).count("\n")
+                context = template_context(self.profile, key)
                 where = templates.origin(key.shader, context, line - skipped)
         consts = ", ".join(f"{k}={v}" for k, v in key.consts)
         return (

@@ -2,23 +2,28 @@
 
 Jinja2 with delimiters that leave WGSL's braces readable: `{{ value }}`,
 `{$ if x $} ... {$ endif $}` and, for whole lines, `$$ if x`. An undefined name is an error. Files
-are looked up in the checkout's `shaders/` first, else in the package's data.
+are looked up in the folders of WGGML_SHADERS and of registered ops first, then in the checkout's
+`shaders/`, else in the package's data.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
 import jinja2
 
 import wggml
+from wggml import custom
 from wggml.errors import ShaderError
 
+ENV_SHADERS = "WGGML_SHADERS"
 _MARK = " //@"
-_MARKED = re.compile(r"//@([^\s:]+):(\d+)")
+_MARKED = re.compile(r" //@([^\s:]+):(\d+)")
 
 
 @lru_cache(maxsize=1)
@@ -31,27 +36,85 @@ def shader_dir() -> Path:
     raise ShaderError(f"no shader templates beside or inside {package}; reinstall the package")
 
 
-class _MarkingLoader(jinja2.FileSystemLoader):
+def shader_dirs() -> tuple[Path, ...]:
+    """Where templates are looked up, first match first."""
+    chosen = os.environ.get(ENV_SHADERS, "").split(os.pathsep)
+    return (*(Path(p).resolve() for p in chosen if p), *custom.folders(), shader_dir())
+
+
+def path_of(name: str) -> Path | None:
+    """The file of template `name`, or None without one."""
+    return next((d / name for d in shader_dirs() if (d / name).is_file()), None)
+
+
+def shown(name: str) -> str:
+    """The file of template `name` as a person may click on it: below the working folder its
+    relative path."""
+    path = path_of(name)
+    return name if path is None else _relative(path)
+
+
+def _relative(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+class _Environment(jinja2.Environment):
+    """Remembers which templates are asked for, includes and imports among them."""
+
+    asked: set[str] | None = None
+
+    def get_template(self, name, parent=None, globals=None):  # type: ignore[no-untyped-def]
+        if self.asked is not None:
+            self.asked.add(str(name))
+        return super().get_template(name, parent, globals)
+
+
+@contextmanager
+def traced() -> Iterator[set[str]]:
+    """Collects the names of all templates that are rendered meanwhile."""
+    env, names = _env(False), set[str]()
+    env.asked = names
+    try:
+        yield names
+    finally:
+        env.asked = None
+
+
+def _registered_text(name: str):  # type: ignore[no-untyped-def]
+    text = custom.text_of(name)
+    return None if text is None else (text, None, lambda: custom.text_of(name) == text)
+
+
+class _MarkingLoader(jinja2.ChoiceLoader):
     """Ends each source line in a comment that names it: rendered lines then know their origin."""
+
+    def load(self, environment, name, globals=None):  # type: ignore[no-untyped-def]
+        return jinja2.BaseLoader.load(self, environment, name, globals)  # by way of get_source
 
     def get_source(self, environment, template):  # type: ignore[no-untyped-def]
         source, path, fresh = super().get_source(environment, template)
-        lines = [
+        lines = source.split("\n")
+        # What follows the last newline is the beginning of the including template's next line.
+        lines[:-1] = [
             line if _unmarkable(line) else f"{line}{_MARK}{template}:{i}"
-            for i, line in enumerate(source.split("\n"), 1)
+            for i, line in enumerate(lines[:-1], 1)
         ]
         return "\n".join(lines), path, fresh
 
 
 def _unmarkable(line: str) -> bool:
-    """Lines that are no text of their own, and those whose newline a closing block eats."""
+    """Lines that are no text of their own, and those whose newline a closing block eats. A line
+    statement eats the empty lines below it."""
     text = line.strip()
+    if not text:
+        return True
     opens = text.count("{$") != text.count("$}") or text.count("{{") != text.count("}}")
     return opens or text.startswith("$$") or text.endswith(("$}", "#}", "-}")) or "{#" in text
 
 
-def _environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
-    return jinja2.Environment(
+def _environment(loader: jinja2.BaseLoader) -> _Environment:
+    return _Environment(
         loader=loader,
         undefined=jinja2.StrictUndefined,
         block_start_string="{$", block_end_string="$}", line_statement_prefix="$$",
@@ -60,10 +123,15 @@ def _environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=2)
-def _env(marking: bool) -> jinja2.Environment:
-    loader = _MarkingLoader if marking else jinja2.FileSystemLoader
-    return _environment(loader(shader_dir()))
+def _env(marking: bool) -> _Environment:
+    return _env_of(marking, shader_dirs())
+
+
+@lru_cache(maxsize=8)
+def _env_of(marking: bool, folders: tuple[Path, ...]) -> _Environment:
+    loader = _MarkingLoader if marking else jinja2.ChoiceLoader
+    texts = jinja2.FunctionLoader(_registered_text)
+    return _environment(loader([texts, jinja2.FileSystemLoader(folders)]))
 
 
 def render(name: str, context: Mapping[str, object]) -> str:
@@ -75,30 +143,36 @@ def _render(env: jinja2.Environment, name: str, context: Mapping[str, object]) -
     try:
         return env.get_template(name).render(context)
     except jinja2.TemplateSyntaxError as e:
-        raise ShaderError(f"shader template {e.name or name}, line {e.lineno}: {e.message}") from e
+        place = f"{shown(e.name or name)}:{e.lineno}"
+        raise ShaderError(f"shader template {place}: {e.message}") from e
     except jinja2.TemplateNotFound as e:
-        raise ShaderError(f"shader template {e} (used by {name}) is not in {shader_dir()}") from e
+        where = ", ".join(map(str, shader_dirs()))
+        raise ShaderError(f"shader template {e.name!r} (used by {name}) is not in {where}") from e
     except (jinja2.UndefinedError, TypeError, ValueError) as e:
         raise ShaderError(f"shader template {_template_place(e, name)}: {e}") from e
 
 
 def _template_place(error: BaseException, name: str) -> str:
-    """`file, line N` of the innermost template frame; Jinja rewrites tracebacks to show it."""
-    place = name
+    """`file:line` of the innermost template frame; Jinja rewrites tracebacks to show it."""
+    place = shown(name)
     tb = error.__traceback__
     while tb is not None:
         filename = tb.tb_frame.f_code.co_filename
         if filename.endswith(".wgsl"):
-            place = f"{Path(filename).name}, line {tb.tb_lineno}"
+            place = f"{_relative(Path(filename))}:{tb.tb_lineno}"
         tb = tb.tb_next
     return place
 
 
 def origin(name: str, context: Mapping[str, object], line: int) -> str:
-    """`file:line` of the template line that produced rendered line `line` (counted from 1)."""
+    """`file:line` of the template line that produced rendered line `line` (counted from 1), with
+    the place that uses it where both are on one line; the file alone where that is not known, as
+    in the declarations that no template has."""
     rendered = _render(_env(True), name, context).split("\n")
-    for text in (rendered[line - 1 : line] + rendered[line : line + 3])[:4]:
-        found = _MARKED.search(text)
-        if found:
-            return f"{found[1]}:{found[2]}"
-    return name
+    text = rendered[line - 1] if 0 < line <= len(rendered) else ""
+    if _MARKED.sub("", text) not in str(context.get("decls", "")).split("\n"):
+        for candidate in (text, *rendered[line : line + 3]):
+            found = [f"{shown(file)}:{at}" for file, at in _MARKED.findall(candidate)]
+            if found:
+                return found[0] + (f" (used at {found[-1]})" if len(found) > 1 else "")
+    return shown(name)

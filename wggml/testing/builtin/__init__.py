@@ -16,7 +16,7 @@ from wggml.testing.opdata import OpCase
 
 __all__ = ["FAMILIES", "Recipe", "iter_builtin", "iter_recipes", "op_names"]
 
-FAMILIES = ("elementwise",)
+FAMILIES = ("elementwise", "reduce", "matmul", "rows", "shape", "attention", "conv", "image")
 """Modules of this package; each has `recipes()`."""
 
 
@@ -29,7 +29,7 @@ def iter_recipes(
     `"<id> <vars>"`; both are regular expressions.
     """
     count: Counter[str] = Counter()
-    for family in FAMILIES:
+    for family in (*FAMILIES, "custom"):
         recipes: Callable[[], Iterator[Recipe]] = import_module(f"{__name__}.{family}").recipes
         for recipe in recipes():
             if recipe.perf != perf:

@@ -12,7 +12,6 @@ from wggml.core.arrays import to_bytes
 from wggml.core.context import Context
 from wggml.core.tensor import Tensor
 from wggml.core.types import TRAITS, Type
-from wggml.quants.api import can_quantize
 from wggml.quants.layouts import LAYOUTS
 from wggml.testing.opdata import Bytes
 
@@ -41,12 +40,10 @@ class Maker:
         return t.set_name(f"leaf {len(self.contents) - 1}")
 
     def leaf(self, ne: Shape, type_: Type = Type.F32, lo: float = -1.0, hi: float = 1.0) -> Tensor:
-        """A leaf of any type with values spread over [lo, hi].
-
-        Block formats that nothing here writes get random codes and a scale of about 1/100.
-        """
+        """A leaf of any type: block formats with random codes and small scales, others with
+        values spread over [lo, hi]."""
         traits = TRAITS[type_]
-        if traits.is_quantized and not can_quantize(type_):
+        if traits.is_quantized:
             t = self.ctx.new_tensor(type_, ne, name=f"leaf {len(self.contents)}")
             self.contents[t] = random_blocks(self.rng, type_, t.nbytes // traits.type_size)
             return t
@@ -87,16 +84,24 @@ class Maker:
         offset = big.nb[0] + big.nb[1]
         return ops.view(self.ctx, big, (ne0, ne1, ne2, ne3), big.nb[1:], offset)
 
+    def padded(self, ne: Shape, type_: Type = Type.F32, **how: float) -> Tensor:
+        """A tensor of shape `ne` with a gap behind each row, and nowhere else."""
+        ne0, *rest = (*ne, 1, 1, 1)[:4]
+        big = self.leaf((ne0 + TRAITS[type_].blck_size, *rest), type_, **how)
+        return ops.view(self.ctx, big, (ne0, *rest), big.nb[1:])
+
     def laid(self, layout: str, ne: Shape, type_: Type = Type.F32, **how: float) -> Tensor:
         """A tensor of shape `ne` in a named layout.
 
-        `dense`; `strided`; `transposed` (dimensions 0 and 1 exchanged in memory); `permuted` (1
+        `dense`; `strided`; `padded`; `transposed` (dimensions 0 and 1 exchanged in memory); `permuted` (1
         and 2 exchanged); or a permutation such as `2013`.
         """
         if layout == "dense":
             return self.leaf(ne, type_, **how)
         if layout == "strided":
             return self.strided(ne, type_, **how)
+        if layout == "padded":
+            return self.padded(ne, type_, **how)
         axes = {"transposed": "1023", "permuted": "0213"}.get(layout, layout)
         return self.permuted(ne, [int(c) for c in axes], type_, **how)
 
@@ -107,7 +112,7 @@ class Maker:
 
 
 def random_blocks(rng: np.random.Generator, type_: Type, n: int) -> Bytes:
-    """`n` blocks of random codes whose scale is between 0.005 and 0.02."""
+    """`n` blocks of random codes, so that every code of the format occurs, with small scales."""
     blocks = rng.integers(0, 256, (n, TRAITS[type_].type_size), np.uint8)
     records = blocks.reshape(-1).view(LAYOUTS[type_])
     scale = rng.uniform(0.005, 0.02, n).astype(np.float16)
@@ -115,6 +120,12 @@ def random_blocks(rng: np.random.Generator, type_: Type, n: int) -> Bytes:
         parts = records["scales"].copy().view(np.uint16).reshape(n, 4) & 0x0FFF
         bits = scale.view(np.uint16)[:, None] >> np.arange(0, 16, 4, dtype=np.uint16) & 0xF
         records["scales"] = (parts | bits << 12).astype(np.uint16).view("V8").reshape(n)
+    elif type_ == Type.MXFP4:  # a power of two, 2^(e - 127)
+        records["e"] = rng.integers(118, 126, n)
+    elif type_ == Type.NVFP4:  # four unsigned bytes of 4 bits exponent, 3 bits mantissa
+        records["d"] = rng.integers(0x08, 0x30, (n, 4), np.uint8).view("V4").reshape(n)
     else:
         records["d"] = scale
+    for name in {"m", "dmin"} & set(records.dtype.names or ()):
+        records[name] = rng.uniform(-0.02, 0.02, n).astype(np.float16)
     return blocks.reshape(-1)

@@ -90,12 +90,12 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def every(op: str, build: Build, *, max_err: float = 1e-7, **axes: object) -> Iterator[Recipe]:
+def every(op: str, build: Build, /, *, max_err: float = 1e-7, **axes: object) -> Iterator[Recipe]:
     """A recipe for each combination of the axes; a list is an axis, anything else a constant."""
     yield from _recipes(op, build, product(*map(_axis, axes.values())), list(axes), max_err)
 
 
-def each(op: str, build: Build, *, max_err: float = 1e-7, **axes: object) -> Iterator[Recipe]:
+def each(op: str, build: Build, /, *, max_err: float = 1e-7, **axes: object) -> Iterator[Recipe]:
     """The first value of every axis, then each other value of one axis at a time."""
     values = [_axis(a) for a in axes.values()]
     first = tuple(v[0] for v in values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import wggml.backends.cpu.ops.attention as attention
 import wggml.backends.cpu.ops.backward as backward
 import wggml.backends.cpu.ops.conv as conv
+import wggml.backends.cpu.ops.custom as custom
 import wggml.backends.cpu.ops.elementwise as elementwise
 import wggml.backends.cpu.ops.image as image
 import wggml.backends.cpu.ops.loss as loss
@@ -19,7 +20,7 @@ from wggml.core.opcodes import Op
 
 FAMILIES = (
     elementwise, norm, matmul, rows, shape, attention, reduce, conv, image, recurrent, loss,
-    backward,
+    backward, custom,
 )  # fmt: skip
 
 OPS: dict[Op, OpImpl] = {op: impl for family in FAMILIES for op, impl in family.OPS.items()}

@@ -19,6 +19,7 @@ from wggml.backends.cpu.arrays import (
     reduce_sum,
     repeat_views,
 )
+from wggml.backends.cpu.mirrors import mirror_of
 from wggml.backends.cpu.ops._masks import LOWEST, TINY, alibi_slopes, load_mask, shared_columns
 from wggml.backends.cpu.ops.matmul import is_blas_ready
 from wggml.core.tensor import Tensor
@@ -51,13 +52,18 @@ def compile(c: Compiler, node: Tensor) -> None:
 
 
 class _Operand:
-    """K or V, [b, kv head, n_kv, d], read as f32 over the columns in use: a window if it is f32,
-    else converted into scratch that has the operand's own order in memory."""
+    """K or V, [b, kv head, n_kv, d], read as f32 over the columns in use: a window if it is f32 or
+    the cache has a mirror, else converted into scratch that has the operand's own order in memory.
+    """
 
-    def __init__(self, c: Compiler, t: Tensor) -> None:
+    def __init__(self, c: Compiler, t: Tensor, *, is_k: bool) -> None:
         self.type = t.type
         self.array: Array = c.array(t)
-        self.direct = t.type == Type.F32 and is_blas_ready(self.array)
+        self.mirror = mirror_of(t, c.weights, transposed=is_k)
+        if self.mirror is not None:
+            assert self.mirror.values is not None
+            self.array = self.mirror.values[None, :, : t.ne[1]]
+        self.direct = self.mirror is not None or (t.type == Type.F32 and is_blas_ready(self.array))
         if self.direct:
             return
         # heads of one position usually lie side by side: then positions come first
@@ -68,6 +74,8 @@ class _Operand:
 
     def values(self, lo: int, hi: int) -> F32:
         """[b, kv head, hi - lo, d]"""
+        if self.mirror is not None:
+            self.mirror.upto(hi)
         if self.direct:
             return self.array[:, :, lo:hi]
         part = self.source[:, lo:hi] if self.by_position else self.source[:, :, lo:hi]
@@ -89,7 +97,7 @@ class _Flash:
             scale /= self.cap
         self.q: F32 = c.scratch((q.ne[3], q.ne[2], q.ne[1], q.ne[0]))
         c.emit(np.multiply, c.load(q), scale, self.q)  # fewer values than the scores
-        self.k, self.v = _Operand(c, k), _Operand(c, v)
+        self.k, self.v = _Operand(c, k, is_k=True), _Operand(c, v, is_k=False)
         self.out: F32 = c.out(node).swapaxes(1, 2)  # [b, head, n, dv], in memory [b, n, head, dv]
         batch, heads, n, _ = self.q.shape
         self.n, self.n_kv = n, k.ne[1]
@@ -183,7 +191,7 @@ class _OneQuery:
         scaled: F32 = c.scratch(loaded.shape)
         c.emit(np.multiply, loaded, scale, scaled)
         self.q = scaled.reshape(k.ne[2], share, q.ne[0])
-        self.k, self.v = _Operand(c, k), _Operand(c, v)
+        self.k, self.v = _Operand(c, k, is_k=True), _Operand(c, v, is_k=False)
         self.out: F32 = c.out(node).reshape(k.ne[2], share, v.ne[0])
         self.n_kv = k.ne[1]
         self.scores: F32 = c.scratch((heads * self.n_kv,))

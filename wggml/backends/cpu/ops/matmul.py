@@ -104,6 +104,8 @@ def _mul_mat(c: Compiler, node: Tensor) -> None:
     assert a is not None and b is not None
     d = c.out(node)
     x = c.load(b)
+    if _emit_part_of_stack(c, node, x, d):
+        return
     if a.ne[2] == 1 and a.ne[3] == 1 and a.is_contiguous_rows():
         c.array(a)
         w = c.weights.matrix(a)
@@ -118,6 +120,42 @@ def _mul_mat(c: Compiler, node: Tensor) -> None:
                 emit_weight_product(c, w, blas_ready(c, x[i3, i2]), d[i3, i2])
         return
     emit_products(c, blas_ready(c, c.load(a)), blas_ready(c, x), d)
+
+
+def _stackable(node: Tensor) -> bool:
+    a, b = node.src[0], node.src[1]
+    return (
+        a is not None and b is not None and node.type == b.type == Type.F32 != a.type
+        and is_constant(a) and a.ne[2:] == (1, 1) and a.is_contiguous() and a.view_src is None
+    )  # fmt: skip
+
+
+def _emit_part_of_stack(c: Compiler, node: Tensor, x: F32, d: F32) -> bool:
+    """Products of one operand with several cached weights: all at once if it is one vector.
+
+    The first of the nodes computes into memory of the plan, each copies its part, since the places
+    of later nodes may still be in use. Always asks for the weights to be kept below each other.
+    """
+    a, b = node.src[0], node.src[1]
+    assert a is not None and b is not None
+    nodes = [n for n in c.readers(b) if n.op == Op.MUL_MAT and n.src[1] is b and _stackable(n)]
+    if len(nodes) < 2 or node not in nodes:
+        return False
+    weights = [n.src[0] for n in nodes if n.src[0] is not None]
+    stack = c.weights.stacked(weights)
+    if stack is None or b.n_elements != b.ne[0] or x.strides[-1] != 4:
+        return False
+    c.array(a)
+
+    def make() -> F32:
+        y: F32 = c.keep((len(stack),))
+        c.emit(np.dot, stack, x.reshape(-1), y)
+        return y
+
+    y: F32 = c.shared(("stack", id(b)), b, make)
+    at = sum(w.ne[1] for w in weights[: nodes.index(node)])
+    c.emit(np.copyto, d.reshape(-1), y[at : at + a.ne[1]])
+    return True
 
 
 def _as_rows(c: Compiler, x: F32) -> F32:

@@ -64,6 +64,8 @@ def _why_not_operands(profile: DeviceProfile, w: Tensor, x: Tensor) -> str | Non
             return f"rows of {t.name!r} have gaps between their elements (nb {t.nb})"
         if any(nb % TRAITS[t.type].type_size for nb in t.nb[1:]):
             return f"rows of {t.name!r} are not whole elements apart (nb {t.nb})"
+    if profile.is_dawn and (w.view_src or w) is (x.view_src or x):  # see binding.py
+        return "both operands lie in one tensor, which Dawn shows as one type of element only"
     limit = profile.max_binding - _slack(profile)
     row = w.ne[0] // TRAITS[w.type].blck_size * TRAITS[w.type].type_size
     if max(row, x.ne[0] * 4, w.ne[1] * 4) > limit:

@@ -1,0 +1,15 @@
+"""One module for each tab: `draw` is called once a frame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wggml.demo.app import App, Tab
+
+
+def make_tabs(app: App) -> list[Tab]:
+    """The tabs in their order."""
+    from wggml.demo.tabs.think import ThinkTab
+
+    return [ThinkTab(app)]
