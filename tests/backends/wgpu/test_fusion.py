@@ -64,7 +64,8 @@ def build(
     q, k, v = product(a, WIDTH, 3), product(a, WIDTH // 2, 4), product(a, WIDTH // 2, 5)
     turn = ops.RopeParams(n_dims=HEAD - 8)
     q = ops.rope(ctx, ops.reshape(ctx, q, (HEAD, WIDTH // HEAD, 1)), pos, turn, freq_factors=ff)
-    k = ops.rope(ctx, ops.reshape(ctx, k, (HEAD, WIDTH // 2 // HEAD, 1)), pos, turn, freq_factors=ff)
+    k = ops.reshape(ctx, k, (HEAD, WIDTH // 2 // HEAD, 1))
+    k = ops.rope(ctx, k, pos, turn, freq_factors=ff)
     k = ops.set_rows(ctx, caches[0], ops.reshape(ctx, k, (WIDTH // 2, 1)), ids)
     v = ops.set_rows(ctx, caches[1], v, ids)
     h = ops.add(ctx, product(ops.reshape(ctx, q, (WIDTH, 1)), WIDTH, 6), x)
@@ -145,7 +146,7 @@ def test_what_a_user_reads_is_stored(lab: Lab) -> None:
 
 
 def test_a_rotation_that_overwrites_the_input_runs_later(lab: Lab) -> None:
-    """The allocator may put rotated queries where the normed input was, which k and v still read."""
+    """Rotated queries may be put where the normed input was, which k and v still read."""
     results = []
     for kinds in (True, False):
         layer = build(lab, Type.Q4_1)
