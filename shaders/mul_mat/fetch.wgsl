@@ -9,8 +9,10 @@ Constants: w_mode  "packed"  regions of a WEIGHTS buffer, one operand `w_<field>
                              from element P.w_byte / size on.
            w_fields (name, elem, begin, nbytes, stride) of each region, see backends/wgpu/packing.py
            w_block  bytes of one block in the file
+           w_prefix what names of operands and parameters begin with, where a kernel has two sets
 `n` is a block number (WGSL expression), `i` the number of the 16-byte unit in the block's field.
 -#}
+{$ set w_prefix = w_prefix if w_prefix is defined else "w" $}
 {$ set operands = {"q": w_q, "d": w_d, "h": w_h} if w_mode in ("packed", "texel") else {} $}
 {$ macro begin(name) $}{$ for f in w_fields if f[0] == name $}{{ f[2] }}u{$ endfor $}{$ endmacro $}
 {$ macro units(name, bytes) $}{$ for f in w_fields if f[0] == name $}{{ f[4] // bytes }}u{$ endfor $}{$ endmacro $}
@@ -20,7 +22,7 @@ Constants: w_mode  "packed"  regions of a WEIGHTS buffer, one operand `w_<field>
 {#- vec4<u32>: 16 bytes of a field of vec4s -#}
 {$ macro quad(name, n, i) $}
 {$ if w_mode == "packed" $}
-{{ operands[name] }}[P.off_w_{{ name }} + ({{ n }}) * {{ units(name, 16) }} + {{ i }}]
+{{ operands[name] }}[P.off_{{ w_prefix }}_{{ name }} + ({{ n }}) * {{ units(name, 16) }} + {{ i }}]
 {$- elif w_mode == "texel" -$}
 textureLoad({{ operands[name] }}, texel(({{ n }}) * {{ units(name, 16) }} + {{ i }}))
 {$- else -$}
@@ -31,7 +33,7 @@ quad_at({{ byte_of(name, n) }} + ({{ i }}) * 16u)
 {#- u32: the only word of a field -#}
 {$ macro word(name, n) $}
 {$ if w_mode == "packed" $}
-{{ operands[name] }}[P.off_w_{{ name }} + {{ n }}]
+{{ operands[name] }}[P.off_{{ w_prefix }}_{{ name }} + {{ n }}]
 {$- elif w_mode == "texel" -$}
 textureLoad({{ operands[name] }}, texel({{ n }})).x
 {$- else -$}
@@ -42,7 +44,7 @@ word_at({{ byte_of(name, n) }})
 {#- u32: word number i of a field of several -#}
 {$ macro words(name, n, i) $}
 {$ if w_mode == "packed" $}
-{{ operands[name] }}[P.off_w_{{ name }} + ({{ n }}) * {{ units(name, 4) }} + {{ i }}]
+{{ operands[name] }}[P.off_{{ w_prefix }}_{{ name }} + ({{ n }}) * {{ units(name, 4) }} + {{ i }}]
 {$- elif w_mode == "texel" -$}
 textureLoad({{ operands[name] }}, texel(({{ n }}) * {{ units(name, 4) }} + {{ i }})).x
 {$- else -$}
@@ -53,7 +55,7 @@ word_at({{ byte_of(name, n) }} + ({{ i }}) * 4u)
 {#- u32 whose low 16 bits are a field of two bytes -#}
 {$ macro half(name, n) $}
 {$ if w_mode == "packed" $}
-({{ operands[name] }}[P.off_w_{{ name }} + (({{ n }}) >> 1u)] >> ((({{ n }}) & 1u) * 16u))
+({{ operands[name] }}[P.off_{{ w_prefix }}_{{ name }} + (({{ n }}) >> 1u)] >> ((({{ n }}) & 1u) * 16u))
 {$- elif w_mode == "texel" -$}
 (textureLoad({{ operands[name] }}, texel(({{ n }}) >> 1u)).x >> ((({{ n }}) & 1u) * 16u))
 {$- else -$}
@@ -64,7 +66,7 @@ word_at({{ byte_of(name, n) }})
 {#- u32 whose low 8 bits are a field of one byte -#}
 {$ macro byte(name, n) $}
 {$ if w_mode == "packed" $}
-({{ operands[name] }}[P.off_w_{{ name }} + (({{ n }}) >> 2u)] >> ((({{ n }}) & 3u) * 8u))
+({{ operands[name] }}[P.off_{{ w_prefix }}_{{ name }} + (({{ n }}) >> 2u)] >> ((({{ n }}) & 3u) * 8u))
 {$- elif w_mode == "texel" -$}
 (textureLoad({{ operands[name] }}, texel(({{ n }}) >> 2u)).x >> ((({{ n }}) & 3u) * 8u))
 {$- else -$}
@@ -74,7 +76,7 @@ word_at({{ byte_of(name, n) }})
 
 {#- Functions the macros above call. -#}
 {$ macro functions() $}
-{$ if w_mode == "texel" or (x_mode is defined and x_mode == "texel") $}
+{$ if w_mode == "texel" or (x_mode is defined and x_mode == "texel") or (stage is defined and stage) $}
 {$ include "include/texel.wgsl" $}
 {$ endif $}
 {$ if w_mode in ("native", "elem") $}

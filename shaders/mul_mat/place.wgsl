@@ -22,7 +22,9 @@
     let w_base = P.w_off + (i2 / P.ratio2) * P.w_s2 + (i3 / P.ratio3) * P.w_s3;
     let x_base = i2 * P.x_s2 + i3 * P.x_s3;
 {$ endif $}
+{$ if not fused $}
     let y_base = P.off_y + i2 * P.y_s2 + i3 * P.y_s3;
+{$ endif $}
 {$ endmacro $}
 {#- v with the components past value P.k of the row made 0; i numbers four values -#}
 {$ macro masked(v, i) $}

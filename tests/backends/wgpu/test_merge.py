@@ -25,13 +25,11 @@ from wggml.hal.interface import BufferUsage
 
 def requests(lab: Lab, *results: Tensor) -> list[Request]:
     graph = lab.graph(*results)
-    b = PlanBuilder(lab.backend.device, fusion=False)
+    b = PlanBuilder(lab.backend.device)
     from wggml.backends.wgpu.ops import op_table
 
-    for t in graph.nodes:
-        if t.op not in VIEW_OPS:
-            b.begin_node(t, [t])
-            op_table()[t.op].emit(b, t)
+    for t in b.nodes([t for t in graph.nodes if t.op not in VIEW_OPS]):
+        op_table()[t.op].emit(b, t)
     return b.requests
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 from wggml.backends.wgpu import encode
+from wggml.backends.wgpu import fusion as fusions
 from wggml.backends.wgpu.buffer import WgpuBuffer
 from wggml.backends.wgpu.device import WgpuDevice
 from wggml.backends.wgpu.errors import trap
@@ -64,7 +65,8 @@ class WgpuBackend(Backend):
         encode: "public" or "raw" recording; None picks.
         max_dispatches_per_submit: cut plans so that no submit runs for long; 0 = only those whose
             matrix products are many (a prompt), see `MACS_PER_SUBMIT`.
-        fusion: run several nodes by one dispatch where a family knows how (WGGML_FUSION=0 is off).
+        fusion: which kinds of nodes run together (`fusion.KINDS`), or all or none; None asks the
+            environment (WGGML_FUSION).
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class WgpuBackend(Backend):
         *,
         encode: str | None = None,
         max_dispatches_per_submit: int = 0,
-        fusion: bool | None = None,
+        fusion: bool | Iterable[str] | None = None,
         **unknown: Any,
     ) -> None:
         if unknown:
@@ -84,7 +86,7 @@ class WgpuBackend(Backend):
         self.device: WgpuDevice = device
         self.name = device.name
         self.max_dispatches_per_submit = max_dispatches_per_submit
-        self.fusion = os.environ.get("WGGML_FUSION") != "0" if fusion is None else fusion
+        self.fusion = fusions.from_environment() if fusion is None else _kinds(fusion)
         self._gpu = device.gpu
         self._record = _encode_choose(encode)
         self._plans: OrderedDict[Hashable, _Kept] = OrderedDict()  # by fingerprint
@@ -194,7 +196,7 @@ class WgpuBackend(Backend):
         self._by_uid = {uid: k for uid, k in self._by_uid.items() if k is not gone}
 
     def _compile(self, graph: Graph) -> Plan:
-        plan = compile_plan(self.device, graph, fusion=self.fusion)
+        plan = compile_plan(self.device, graph, kinds=self.fusion)
         per_submit = self._dispatches_per_submit(graph, len(plan.dispatches))
         plan.recorder = encode.prepare(plan.dispatches, self._record, per_submit)
         self._counters.plans_built += 1
@@ -219,7 +221,7 @@ class WgpuBackend(Backend):
                 print(f"{self.name} note: {note.splitlines()[0]}", file=sys.stderr)
 
     def graph_optimize(self, graph: Graph, keep: KeepAlive) -> None:
-        if self.fusion:
+        if "merge" in self.fusion:
             gather(graph, keep)
 
     def synchronize(self) -> None:
@@ -281,6 +283,12 @@ class WgpuBackend(Backend):
             kept.plan.free()
         self._plans.clear()
         self._by_uid.clear()
+
+
+def _kinds(fusion: bool | Iterable[str]) -> frozenset[str]:
+    if isinstance(fusion, bool):
+        return fusions.ALL if fusion else frozenset()
+    return frozenset(fusion)
 
 
 _encode_choose = encode.choose

@@ -8,7 +8,7 @@ collected here: the plan compiler joins and binds them when all are known.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ __all__ = ["Operand", "PlanBuilder", "Request", "fold_groups"]
 # it with `flat_group` of include/grid.wgsl and ignore what lies past their own count.
 FOLD = 32768
 MAX_GROUPS_PER_DIM = 65535
+WINDOW = 64  # nodes that an emit sees
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +55,25 @@ class PlanBuilder:
         self,
         device: WgpuDevice,
         *,
-        fusion: bool = True,
+        fusion: frozenset[str] = frozenset(),
         use_counts: Mapping[Tensor, int] | None = None,
     ) -> None:
         self.device = device
-        self.fusion = fusion
+        self.fusion = fusion  # of fusion.KINDS
         self.profile: DeviceProfile = device.profile
         self.requests: list[Request] = []
         self.buffers: set[WgpuBuffer] = set()
         self.scratch_size = 0
         self._scratch_used = 0
         self._node = ""
-        # Nodes of the graph from the current one on; an emit may run several and say how many.
+        # Nodes that have not run, from the current one on, a window of them. An emit may run
+        # several: the first `consumed`, and those it puts into `done`.
         self.upcoming: Sequence[Tensor] = ()
         self.use_counts: Mapping[Tensor, int] = use_counts or {}
         self.consumed = 1
+        self.done: set[Tensor] = set()
+        self._nodes: Sequence[Tensor] = ()
+        self._at = 0
         self.staged: Any = None  # what matrix products keep from one node to the next
 
     # ---- operands ---------------------------------------------------------------------------
@@ -202,12 +207,26 @@ class PlanBuilder:
 
     # ---- called by the plan compiler ----------------------------------------------------------
 
-    def begin_node(self, t: Tensor, upcoming: Sequence[Tensor]) -> None:
-        """Start emitting for `t`; `upcoming` are the nodes that follow it, `t` first."""
-        self._node = f"{t.op.name} {t.name}"
-        self._scratch_used = 0
-        self.upcoming = upcoming
-        self.consumed = 1
+    def nodes(self, nodes: Sequence[Tensor]) -> Iterator[Tensor]:
+        """The nodes to emit, in order: those that no earlier one has run along with itself."""
+        self._nodes, self._at = nodes, 0
+        while self._at < len(nodes):
+            t = nodes[self._at]
+            if t in self.done:
+                self._at += 1
+                continue
+            window = nodes[self._at : self._at + WINDOW]
+            self.upcoming = [u for u in window if u not in self.done]
+            self._node = f"{t.op.name} {t.name}"
+            self._scratch_used = 0
+            self.consumed = 1
+            yield t
+            self.done.update(self.upcoming[: self.consumed])
+
+    def since(self, t: Tensor) -> Sequence[Tensor]:
+        """Nodes from `t` to the one before the current one, also those that ran early."""
+        nodes = self._nodes[: self._at]
+        return nodes[nodes.index(t) :] if t in nodes else ()
 
 
 def fold_groups(groups: int | tuple[int, int, int]) -> tuple[int, int, int]:

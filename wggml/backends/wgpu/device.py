@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from wggml.backends.wgpu import workers
 from wggml.backends.wgpu.adapters import Adapter, find_adapters
 from wggml.backends.wgpu.implementation import module, translate
 from wggml.backends.wgpu.ops import op_table
@@ -99,10 +100,12 @@ class WgpuDevice(Device):
 
     @functools.cached_property
     def profile(self) -> DeviceProfile:
-        """What kernels may rely on; opens the device and counts its subgroup lanes."""
-        return masked(
-            probe_subgroups(self.gpu, self._profile(self.gpu.limits, self.gpu.features)), self.mask
-        )
+        """What kernels may rely on; opens the device and counts its subgroup lanes. A software
+        adapter's threads are spread over the processors here."""
+        found = self._profile(self.gpu.limits, self.gpu.features)
+        if found.is_software:
+            workers.spread(self.gpu)
+        return masked(probe_subgroups(self.gpu, found), self.mask)
 
     @functools.cached_property
     def pipelines(self) -> PipelineCache:

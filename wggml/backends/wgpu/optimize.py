@@ -27,6 +27,10 @@ _ONE_LANE = frozenset({
 })  # fmt: skip
 
 
+# What the kernel of a product can do besides (ops/_mm_epilogue.py).
+_FOLLOWS = frozenset({Op.ADD, Op.GLU, Op.ROPE, Op.SET_ROWS})
+
+
 def kind(t: Tensor) -> str | None:
     """Nodes of one kind have workgroups of one size; None for nodes that stay alone."""
     if not runs(t):
@@ -59,10 +63,14 @@ def gather(graph: Graph, keep: Callable[[Tensor, Tensor], None]) -> None:
             done[j] = True
             order.append(nodes[j])
             members.append(nodes[j])
-        for m in members[:-1]:
+        followers = _followers(nodes, members) if kinds[i] == "product" else []
+        for m in members:
             for s in m.src:
-                if s is not None and _root(s).buffer is None:
-                    keep(s, members[-1])
+                if s is None or _root(s).buffer is not None:
+                    continue
+                for until in [*followers, *members[-1:]]:
+                    if until is not m:
+                        keep(s, until)
     graph.nodes[:] = order
 
 
@@ -88,6 +96,20 @@ def _partners(
                 break
         reads |= r
         writes |= w
+    return found
+
+
+def _followers(nodes: Sequence[Tensor], members: Sequence[Tensor]) -> list[Tensor]:
+    """What may run together with the products `members`: the nodes that read them, and the store
+    of a rotated key."""
+    roots = set(members)
+    found: list[Tensor] = []
+    first = nodes.index(members[0])
+    for t in nodes[first : first + 2 * LOOK_AHEAD]:
+        if t.op in _FOLLOWS and any(s is not None and _root(s) in roots for s in t.src):
+            found.append(t)
+            if t.op == Op.ROPE:
+                roots.add(t)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wggml.backends.wgpu import merge, texels
+from wggml.backends.wgpu import fusion, merge, texels
 from wggml.backends.wgpu.binding import Slot
 from wggml.backends.wgpu.builder import PlanBuilder
 from wggml.backends.wgpu.dispatch import Dispatch
@@ -84,19 +84,19 @@ def runs(t: Tensor) -> bool:
     return not t.is_empty()
 
 
-def compile_plan(device: WgpuDevice, graph: Graph, *, fusion: bool = True) -> Plan:
-    """Emit every node, then make the parameter buffer and the bind groups.
+def compile_plan(
+    device: WgpuDevice, graph: Graph, *, kinds: frozenset[str] = fusion.ALL
+) -> Plan:
+    """Emit every node, with those of `fusion.KINDS` joined, then make the parameter buffer and the
+    bind groups.
 
     Raises `UnsupportedOpError` naming the node the device cannot run.
     """
     nodes = [t for t in graph.nodes if runs(t)]
-    builder = PlanBuilder(device, fusion=fusion, use_counts=graph.use_counts)
-    i = 0
-    while i < len(nodes):
-        builder.begin_node(nodes[i], nodes[i:])
-        _emit(builder, nodes[i])
-        i += builder.consumed
-    dispatches = merge.dispatches(device, builder.requests, join=fusion)
+    builder = PlanBuilder(device, fusion=kinds, use_counts=graph.use_counts)
+    for t in builder.nodes(nodes):
+        _emit(builder, t)
+    dispatches = merge.dispatches(device, builder.requests, join="merge" in kinds)
     uniforms = _uniforms(device, dispatches)
     scratch = device.scratch_buffer(builder.scratch_size) if builder.scratch_size else None
     plan = Plan(graph.uid, dispatches, tuple(builder.buffers), len(nodes), uniforms, scratch)

@@ -13,7 +13,6 @@ from wggml.core.tensor import Tensor
 from wggml.core.types import TRAITS, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
 
     from wggml.backends.wgpu.builder import Operand, PlanBuilder
 
@@ -120,12 +119,25 @@ def _bind_buffer(b: PlanBuilder, c: Columns, start: int, nbytes: int) -> Bound:
 
 @dataclass(slots=True)
 class Staged:
-    """Columns of `x` that lie in a texture since the plan's node list was `upcoming`."""
+    """Columns of `x` that lie in a texture since node `since` was emitted. With `scale` they are
+    what a norm takes in, times its weight, and a product applies the factor to its sums."""
 
     x: Tensor
     key: tuple[object, ...]
     view: object
-    upcoming: Sequence[Tensor]
+    since: Tensor
+    scale: Scale | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """1 / sqrt(mean + eps) of the values whose partial sums of squares lie behind the column, one
+    in each of `parts` texels from texel `at` on."""
+
+    at: int
+    parts: int
+    inv_n: float
+    eps: float
 
 
 def _staged(b: PlanBuilder, c: Columns, start: int, box: Box, bound: Bound) -> Bound | None:
@@ -140,7 +152,7 @@ def _staged(b: PlanBuilder, c: Columns, start: int, box: Box, bound: Bound) -> B
         if view is None:
             return None
         _copy(b, view, box, quads, bound)
-        b.staged = held = Staged(c.x, key, view, b.upcoming)
+        b.staged = held = Staged(c.x, key, view, b.upcoming[0])
     op = b.texture(held.view, texels.ACTIVATIONS, name="x")
     dense = {"x_s1": quads, "x_s2": quads * n, "x_s3": quads * n * n2}
     return op, {"x_mode": "texel"}, {"x_byte": 0, **dense}
@@ -167,7 +179,18 @@ def stage_ahead(b: PlanBuilder, x: Tensor, consumed: int) -> Operand | None:
     if view is None:
         return None
     key = (0, (n, 1, 1), x.nb[1], x.nb[2], x.nb[3])
-    b.staged = Staged(x, key, view, b.upcoming[consumed:])
+    since = next(u for u in ahead if u not in b.done)
+    b.staged = Staged(x, key, view, since)
+    return b.texture(view, texels.ACTIVATIONS_OUT, name="out")
+
+
+def stage_scaled(b: PlanBuilder, x: Tensor, scale: Scale) -> Operand | None:
+    """The texture for a column of `x` that lacks a norm's factor, and for the squares behind it;
+    None where products read no textures."""
+    view = b.device.texel_scratch.view(scale.at + scale.parts) if b.profile.texel_reads else None
+    if view is None:
+        return None
+    b.staged = Staged(x, (0, (1, 1, 1), *x.nb[1:]), view, b.upcoming[0], scale)
     return b.texture(view, texels.ACTIVATIONS_OUT, name="out")
 
 
@@ -195,8 +218,9 @@ def _untouched(b: PlanBuilder, held: Staged) -> bool:
     """True when no node since the copy wrote to the memory of `held.x`."""
     x = held.x
     assert x.data is not None
-    done = len(held.upcoming) - len(b.upcoming)
-    for t in held.upcoming[:done]:
+    if held.scale is not None:
+        return True  # memory never held them
+    for t in b.since(held.since):
         assert t.data is not None
         if t.placed_in is x.placed_in and t.data < x.data + x.nbytes and x.data < t.data + t.nbytes:
             return False

@@ -46,7 +46,7 @@ def _rows(profile: DeviceProfile, n: int, *, bcast: bool, long_loads: bool) -> V
     wg = max(8, size)
     consts = (
         ("C", cols), ("R", r), ("WG", wg), ("bcast", lanes), ("factored", cols <= 2),
-        ("uses_subgroups", lanes > 0),
+        ("uses_subgroups", lanes > 0), ("one_subgroup", lanes > 0 and wg == size),
     )  # fmt: skip
     name = "rows" if lanes else "rows-direct"
     return Variant(name, "mul_mat/rows.wgsl", consts, wg * r, cols)

@@ -144,14 +144,20 @@ def _halves(a: Tensor, swapped: bool) -> tuple[Tensor, Tensor]:
     return parts[0], parts[1]
 
 
+def glu_params(t: Tensor) -> dict[str, float]:
+    """Parameters that the text of `t`'s unit in `GLU` refers to."""
+    if t.glu_op in (GluOp.SWIGLU_OAI, GluOp.SWIGLU_CLAMP):
+        return {"p0": t.param_f32(2), "p1": t.param_f32(3)}
+    return {}
+
+
 def _emit_glu(b: PlanBuilder, t: Tensor) -> None:
     a, up = source(t, 0), optional(t, 1)
     gate, up = (a, up) if up is not None else _halves(a, bool(t.param_i32(1)))
     bound = bind_elementwise(b, t, {"gate": gate, "up": up})
     bound.consts.pop("gate_vtype")
     bound.consts.pop("up_vtype")
-    if t.glu_op in (GluOp.SWIGLU_OAI, GluOp.SWIGLU_CLAMP):
-        bound.params.update(p0=t.param_f32(2), p1=t.param_f32(3))
+    bound.params.update(glu_params(t))
     # one row of vec4s is what a product's texture holds: it can be written on the way
     row = bound.consts["vtype"] == "vec4<f32>" and bound.consts["n_dims"] == 1
     staged = stage_ahead(b, t, 1) if row else None

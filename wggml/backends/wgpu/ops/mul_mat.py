@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.ops import _mm_epilogue as epilogue
+from wggml.backends.wgpu.ops._mm_epilogue import LONG_LOADS, Epilogue
 from wggml.backends.wgpu.ops._mm_inputs import (
     X_TYPES,
     Columns,
@@ -29,11 +31,10 @@ from wggml.core.types import TRAITS, type_name
 from wggml.errors import UnsupportedOpError
 
 if TYPE_CHECKING:
-    from wggml.backends.wgpu.builder import PlanBuilder
+    from wggml.backends.wgpu.builder import Operand, PlanBuilder
 
 CHUNK = 32  # weights that a kernel takes at a time along a row
 MAX_INDEX = 2**32
-LONG_LOADS = frozenset({"native", "elem"})  # several words and shifts a load
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,10 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
     view = view_weights(b, w)
     columns = columns_of(t, w, x)
     variant = choose(b.profile, columns.n, long_loads=view.mode in LONG_LOADS)
-    for part in _parts(b.profile, view, columns):
-        _dispatch(b, variant, view, columns, part)
+    parts = list(_parts(b.profile, view, columns))
+    extra = epilogue.find(b, t, view) if len(parts) == 1 else None
+    for part in parts:
+        _dispatch(b, variant, view, columns, part, extra)
 
 
 def _parts(profile: DeviceProfile, w: WeightView, c: Columns) -> Iterator[Part]:
@@ -147,7 +150,9 @@ def _distinct(n: int, ratio: int) -> int:
     return -(-n // ratio)
 
 
-def _dispatch(b: PlanBuilder, v: Variant, w: WeightView, c: Columns, p: Part) -> None:
+def _dispatch(
+    b: PlanBuilder, v: Variant, w: WeightView, c: Columns, p: Part, extra: Epilogue | None
+) -> None:
     s1, s2, s3 = w.strides
     start = p.row * s1 + (p.i2 // c.ratio2) * s2 + (p.i3 // c.ratio3) * s3
     count = w.units(p.rows, _distinct(p.n2, c.ratio2), _distinct(p.n3, c.ratio3))
@@ -156,11 +161,14 @@ def _dispatch(b: PlanBuilder, v: Variant, w: WeightView, c: Columns, p: Part) ->
     box = (p.cols, p.n2, p.n3)
     staged = wants_staging(b, c.x, v.name, p.rows, p.cols)
     x_op, x_consts, x_params = bind_x(b, c, x_start, box, staged=staged)
-    y_start = p.row * 4 + p.col * c.y1 + p.i2 * c.y2 + p.i3 * c.y3
-    y_op = b.operand(
-        c.y, "f32", name="y", write=True, byte_offset=y_start,
-        nbytes=c.y_bytes(p.rows, p.cols, p.n2, p.n3),
-    )  # fmt: skip
+    more_consts, more_params = epilogue.scaled(b.staged if x_consts["x_mode"] == "texel" else None)
+    if extra is not None:
+        _run_along(b, extra, c.y, v, count)
+        operands += extra.operands
+        more_consts, more_params = more_consts | extra.consts, more_params | extra.params
+    fused = bool(more_consts)
+    if "store" not in more_consts:
+        operands.append(_result(b, c, p, extra.dst if extra else c.y, fused))
     row_groups, col_groups = math.ceil(p.rows / v.rows), math.ceil(p.cols / v.cols)
     groups = row_groups * col_groups * p.n2 * p.n3
     if groups >= MAX_INDEX:
@@ -168,17 +176,36 @@ def _dispatch(b: PlanBuilder, v: Variant, w: WeightView, c: Columns, p: Part) ->
     walk = _walk(w, x_consts)
     b.dispatch(
         v.shader,
-        operands=[*operands, x_op, y_op],
-        consts={**dict(v.consts), **w.consts, **x_consts, **walk, "by_id": False},
+        operands=[*operands, x_op],
+        consts={
+            **dict(v.consts), **w.consts, **x_consts, **walk, "by_id": False,
+            **epilogue.PLAIN_STORE, **more_consts, "fused": fused,
+        },
         params={
             "m": p.rows, "n": p.cols, **_lengths(w, walk),
             "groups": groups, "row_groups": row_groups, "col_groups": col_groups,
             "ne2": p.n2, "ratio2": c.ratio2, "ratio3": c.ratio3,
             **params, "w_s1": s1, "w_s2": s2, "w_s3": s3,
-            **x_params, "y_s1": c.y1 // 4, "y_s2": c.y2 // 4, "y_s3": c.y3 // 4,
+            **x_params, "y_s1": c.y1 // 4, "y_s2": c.y2 // 4, "y_s3": c.y3 // 4, **more_params,
         },
         groups=groups,
-        label=_label(w, c.x, p.cols, v),
+        label=_label(w, c.x, p.cols, v) + (extra.label if extra else ""),
+    )  # fmt: skip
+
+
+def _run_along(b: PlanBuilder, extra: Epilogue, t: Tensor, v: Variant, units: int) -> None:
+    """Mark the nodes that run with the product, and bind what they need."""
+    b.done.update((t, *extra.nodes))
+    if extra.up is not None:
+        epilogue.bind_up(b, extra, units)
+    epilogue.stage(b, extra, t, v)
+
+
+def _result(b: PlanBuilder, c: Columns, p: Part, y: Tensor, fused: bool) -> Operand:
+    start = p.row * 4 + p.col * c.y1 + p.i2 * c.y2 + p.i3 * c.y3
+    return b.operand(
+        y, "vec4<f32>" if fused else "f32", name="y", write=True, byte_offset=start,
+        nbytes=c.y_bytes(p.rows, p.cols, p.n2, p.n3),
     )  # fmt: skip
 
 
@@ -246,7 +273,10 @@ def _dispatch_id(b: PlanBuilder, t: Tensor, w: WeightView, first: int, count: in
     b.dispatch(
         v.shader,
         operands=[*operands, x_op, y_op, ids_op],
-        consts={**dict(v.consts), **w.consts, **x_consts, **walk, "by_id": True},
+        consts={
+            **dict(v.consts), **w.consts, **x_consts, **walk, "by_id": True,
+            **epilogue.PLAIN_STORE,
+        },
         params={
             "m": t.ne[0], "n": 1, **_lengths(w, walk),
             "groups": groups, "row_groups": row_groups, "col_groups": 1,

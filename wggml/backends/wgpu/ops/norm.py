@@ -76,7 +76,7 @@ def _chain(
 def emit_after_add(b: PlanBuilder, t: Tensor) -> bool:
     """Run the ADD `t` together with an RMS_NORM of its result, if that comes next; else False."""
     a, c = source(t, 0), source(t, 1)
-    n = b.upcoming[1] if b.fusion and len(b.upcoming) > 1 else None
+    n = b.upcoming[1] if "norm" in b.fusion and len(b.upcoming) > 1 else None
     if n is None or n.op != Op.RMS_NORM or source(n, 0) is not t:
         return False
     if any(s.type != Type.F32 or s.nb[0] != 4 or s.ne != t.ne for s in (a, c, t, n)):
