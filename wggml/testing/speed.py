@@ -87,7 +87,9 @@ def _timestamps(built: BuiltCase, backend: Backend, once: float) -> float | None
     from wggml.backends.wgpu.timing import time_plan
 
     assert isinstance(backend, WgpuBackend)
-    if not backend.device.profile.timestamps or raw_api() is None:
+    profile = backend.device.profile
+    # lavapipe stamps when it has queued a dispatch, not when that is done
+    if profile.is_software or not profile.timestamps or raw_api() is None:
         return None
     runs = 1 if once >= SLOW_SECONDS else min(MAX_RUNS, max(MIN_RUNS, int(ENOUGH_SECONDS / once)))
     plan = backend.plan(built.graph)
