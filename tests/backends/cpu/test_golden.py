@@ -61,6 +61,25 @@ def test_total_of_transposed_rows_is_the_sum_of_their_values(backend: CpuBackend
     assert total.numpy()[0] == pytest.approx(values.astype(np.float64).sum(), rel=1e-6)
 
 
+def test_argmax_takes_the_last_of_equals(backend: CpuBackend) -> None:
+    from graphs import graph_of, place
+
+    from wggml.core import ops
+    from wggml.core.context import Context
+    from wggml.core.types import Type
+
+    ctx = Context(8)
+    a = ctx.new_tensor(Type.F32, (500, 3))
+    found = ops.argmax(ctx, a)
+    place(ctx.tensors)
+    values = np.zeros((3, 500), np.float32)
+    values[1, [3, 77, 400]] = 1.0
+    values[2, 0] = 1.0
+    a.set(values)
+    backend.graph_compute(graph_of(found))
+    assert found.numpy().tolist() == [499, 400, 0]
+
+
 def test_committed_selection_names_every_recorded_op(shared_dir: Path) -> None:
     recorded = {c.op for c in iter_cases(shared_dir / "oracle" / "ops")}
     assert recorded == set(OP_NAMES)

@@ -57,7 +57,9 @@ def _argmax(c: Compiler, node: Tensor) -> None:
     a = node.src[0]
     assert a is not None
     x, y = c.load(a)[0, 0], c.array(node).reshape(-1)
-    c.emit(lambda: np.copyto(y, x.argmax(axis=-1), casting="unsafe"))
+    last = a.ne[0] - 1
+    # of equal values the last, as in ggml
+    c.emit(lambda: np.copyto(y, last - x[:, ::-1].argmax(axis=-1), casting="unsafe"))
 
 
 def _order(x: F32, descending: bool) -> Array:
