@@ -41,8 +41,20 @@ $$ if U == 8
     b: vec4<f32>,
 $$ endif
 }
+{$ import "attention/blocks.wgsl" as B $}
+$$ if "bytes" in (k_mode, v_mode)
+{{ B.functions() }}
+$$ endif
+$$ if k_mode == "bytes"
+{{ B.loader("k", k, k_type, D) }}
+$$ else
 {$ call loader("k", k_mode, D) $}{{ k }}{$ endcall $}
+$$ endif
+$$ if v_mode == "bytes"
+{{ B.loader("v", v, v_type, DV) }}
+$$ else
 {$ call loader("v", v_mode, DV) $}{{ v }}{$ endcall $}
+$$ endif
 
 // Four values of a query row, zeros past its end.
 fn load_q(base: u32, i: u32) -> vec4<f32> {
@@ -60,12 +72,12 @@ $$ endif
 }
 
 fn k_start(kv_head: u32, seq: u32) -> u32 {
-    return P.off_k{{ " * 2u" if k_mode == "f16" else "" }} + kv_head * P.k_s2
+    return P.off_k{{ {"f16": " * 2u", "bytes": " * 4u + P.k_byte"}.get(k_mode, "") }} + kv_head * P.k_s2
         + (seq / P.seq_per_k) * P.k_s3;
 }
 
 fn v_start(kv_head: u32, seq: u32) -> u32 {
-    return P.off_v{{ " * 2u" if v_mode == "f16" else "" }} + kv_head * P.v_s2
+    return P.off_v{{ {"f16": " * 2u", "bytes": " * 4u + P.v_byte"}.get(v_mode, "") }} + kv_head * P.v_s2
         + (seq / P.seq_per_k) * P.v_s3;
 }
 

@@ -1,4 +1,5 @@
-// Chains of multiply-adds in registers: what the units of an adapter can compute.
+// Chains of multiply-adds in registers: what the units of an adapter can compute. Written as a
+// product and a sum, which compilers fuse where that is faster; `fma` some emulate.
 //
 // Bindings: 0 src: u32 (count, then the bits of two factors), 1 dst: f32, one value a lane. Grid: groups
 // of W lanes. Each lane does count * CHAINS * 8 operations, on CHAINS independent vec4.
@@ -15,7 +16,7 @@ $$ for c in range(CHAINS)
 $$ endfor
     for (var i = 0u; i < count; i += 1u) {
 $$ for c in range(CHAINS)
-        x{{ c }} = fma(x{{ c }}, a, b);
+        x{{ c }} = x{{ c }} * a + b;
 $$ endfor
     }
     let all = {$ for c in range(CHAINS) $}{{ " + " if c }}x{{ c }}{$ endfor $};

@@ -20,7 +20,10 @@ WRITTEN = [
 ]  # fmt: skip
 
 # Types that are written with importance weights, where these make a difference.
-WEIGHTED = ["iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"]
+WEIGHTED = [
+    "q4_0", "q4_1", "q5_0", "q5_1", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs",
+    "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s",
+]  # fmt: skip
 
 
 def _recorded(path: Path) -> Mapping[str, np.ndarray]:

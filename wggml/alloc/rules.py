@@ -131,6 +131,7 @@ class SafeRule(Rule):
         self.places: list[Place | None] = []
         self.layouts: list[tuple[Any, Shape4, Shape4]] = []
         self.inplace: list[tuple[int, int]] = []
+        self._walked: tuple[Graph, list[Tensor]] | None = None  # by `mismatch`, for `write`
         # A backend may need more for a tensor than its layout tells; then its word is asked.
         self.by_layout = [type(b).alloc_size is BufferType.alloc_size for b in bufts]
 
@@ -153,6 +154,7 @@ class SafeRule(Rule):
         if (len(graph.leafs), len(graph.nodes)) != self.counts:
             return f"its counts of leafs and nodes are not the plan's {self.counts}"
         tensors, topology = _walk(graph, own)
+        self._walked = (graph, tensors)
         if topology != self.topology:
             return self._first_difference(tensors, topology)
         bufts, by_layout = self.bufts, self.by_layout
@@ -173,7 +175,9 @@ class SafeRule(Rule):
         return "it refers to other tensors outside the graph"
 
     def write(self, graph: Graph, chunks: Chunks) -> None:
-        tensors, _ = _walk(graph, set())
+        walked, self._walked = self._walked, None
+        known = walked is not None and walked[0] is graph
+        tensors = walked[1] if known and walked is not None else _walk(graph, set())[0]
         for t, p in zip(tensors, self.places, strict=True):
             if p is not None:
                 buffers = chunks[p.buffer_id]

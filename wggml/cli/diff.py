@@ -98,7 +98,8 @@ def _verdict(found: Diff) -> list[str]:
         return [f"no node differs between {found.a} and {found.b} ({compared})"]
     lines = [f"{found.b} differs from {found.a} ({compared}); first:"]
     for f in found.failed:
-        lines.append(f"  {f.name} ({f.op}), node {f.step} of the {f.phase} graph: {f.reason}")
+        reason = f.reason.partition(": ")[2] if f.reason.startswith(f.name) else f.reason
+        lines.append(f"  {f.name} ({f.op}), node {f.step} of the {f.phase} graph: {reason}")
         if f.together:
             lines.append(f"    only when these run together: {', '.join(f.together)}")
     return lines

@@ -79,8 +79,9 @@ class Registry:
         if exact or part:
             return (exact or part)[0]
         listing = "; ".join(f"{i}: {d.name} ({d.description})" for i, d in enumerate(devices))
+        why = "".join(f" ({p})" for p in self.problems)
         raise DeviceError(
-            f"no device {wanted!r}; there is: {listing}. Give an index or part of a name, "
+            f"no device {wanted!r}; there is: {listing}{why}. Give an index or part of a name, "
             "or run `wggml devices`"
         )
 

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-TIMEOUT = 90.0  # seconds for one adapter: a first self-test compiles fifty shaders
+TIMEOUT = 180.0  # seconds for one adapter: a first self-test compiles fifty shaders
 PACKAGES = ("wggml", "wgpu", "numpy", "jinja2", "gguf", "regex", "threadpoolctl")
 EXTRAS = {"demo": ("glfw", "rendercanvas", "imgui-bundle")}
 """Extra -> the packages it brings."""

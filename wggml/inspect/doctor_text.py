@@ -39,7 +39,9 @@ def _section(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:
     yield ""
     yield title
     for label, text in rows:
-        lines = textwrap.wrap(text, WIDTH - LABEL - 3) or [""]
+        lines = textwrap.wrap(
+            text, WIDTH - LABEL - 3, break_long_words=False, break_on_hyphens=False
+        ) or [""]
         yield f"  {label:{LABEL}} {lines[0]}".rstrip()
         yield from (f"  {'':{LABEL}} {line}" for line in lines[1:])
 

@@ -18,7 +18,7 @@ from wggml.inspect.data import (
     SplitMap,
     explain_cause,
 )
-from wggml.inspect.words import op_label, type_label, weight_of
+from wggml.inspect.words import name_of, op_label, type_label, weight_of
 from wggml.sched.split import Plan
 
 
@@ -59,7 +59,7 @@ def split_map(plan: Plan, order: list[Tensor]) -> SplitMap:
 
 def _node(plan: Plan, t: Tensor, step: int, index: int, split: int) -> Node:
     a = plan.assignment
-    sources = [s.name for s in t.src if s is not None]
+    sources = [name_of(s) for s in t.src if s is not None]
     b = a.id_of(t)
     is_view = t.op in VIEW_OPS or t.op == Op.NONE
     left = "" if is_view else why_left(plan, t)

@@ -7,7 +7,7 @@ kind of token took without.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from time import perf_counter
@@ -60,6 +60,17 @@ class FamilyRow:
 
 
 @dataclass(slots=True)
+class KernelRow:
+    """Time of all calls of one kernel on one track."""
+
+    track: str
+    name: str
+    family: str
+    count: int
+    us: float
+
+
+@dataclass(slots=True)
 class Trace:
     """The timeline of one token.
 
@@ -104,10 +115,25 @@ class Trace:
             row.share = row.us / total if total else 0.0
         return sorted(rows.values(), key=lambda r: (r.track, -r.us))
 
+    def kernels(self) -> list[KernelRow]:
+        """Time by kernel on each device, longest first; a kernel may compute several nodes."""
+        rows: dict[tuple[str, str], KernelRow] = {}
+        for s in self.spans:
+            if s.track != HOST:
+                name = kernel_name(s)
+                row = rows.setdefault((s.track, name), KernelRow(s.track, name, s.family, 0, 0.0))
+                row.count += 1
+                row.us += s.duration
+        return sorted(rows.values(), key=lambda r: -r.us)
+
     def to_json(self) -> dict[str, Any]:
         """All of it as plain data, sums included."""
-        sums = {"phases": self.phases(), "families": [asdict(r) for r in self.families()]}
-        return {**asdict(self), **sums}
+        return {
+            **asdict(self),
+            "phases": self.phases(),
+            "families": [asdict(r) for r in self.families()],
+            "kernels": [asdict(r) for r in self.kernels()],
+        }
 
 
 def _holds(outer: Span, inner: Span) -> bool:
@@ -346,7 +372,9 @@ def _marked_plan(backend: Any, graph: Graph) -> tuple[Any, list[tuple[int, list[
     return plan, ends
 
 
-def iter_slowest(trace: Trace, n: int) -> Iterator[Span]:
-    """The `n` longest device spans."""
-    spans = [s for s in trace.spans if s.track != HOST]
-    yield from sorted(spans, key=lambda s: -s.duration)[:n]
+def kernel_name(span: Span) -> str:
+    """The label of a dispatch with equal parts counted, or the op where the CPU computed."""
+    if not span.detail:
+        return span.name.partition(" ")[0]
+    parts = Counter(span.detail.split(" | "))
+    return " | ".join(part if n == 1 else f"{n} x {part}" for part, n in parts.items())

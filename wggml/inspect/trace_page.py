@@ -7,10 +7,10 @@ from typing import Any
 from wggml.inspect.families import FAMILIES
 from wggml.inspect.pages import render_page
 from wggml.inspect.spans import HOST, Span
-from wggml.inspect.trace import Trace, iter_slowest
+from wggml.inspect.trace import Trace
 from wggml.units import time_text
 
-SLOWEST = 16
+KERNELS = 24
 PHASE_TEXTS = {
     "build": "the graph: its key is compared, or it is built anew",
     "split": "who runs which node",
@@ -44,10 +44,10 @@ def trace_page(trace: Trace) -> str:
              "text": PHASE_TEXTS[name]}
             for name, us in trace.phases().items()
         ],
-        slowest=[
-            {"time": time_text(s.duration), "track": s.track, "name": s.name, "family": s.family,
-             "detail": s.detail}
-            for s in iter_slowest(trace, SLOWEST)
+        kernels=[
+            {"time": time_text(r.us), "track": r.track, "name": r.name, "family": r.family,
+             "count": r.count, "each": time_text(r.us / r.count)}
+            for r in trace.kernels()[:KERNELS]
         ],
     )  # fmt: skip
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wggml.inspect.families import FAMILIES
-from wggml.inspect.trace import Trace, iter_slowest
+from wggml.inspect.trace import Trace
 from wggml.units import time_text
 
-SLOWEST = 8
+KERNELS = 12
 BAR = 24
-NAME_WIDTH = 60
 
 
 def trace_text(trace: Trace) -> str:
-    """Totals, host phases, time by op family and the slowest dispatches."""
+    """Totals, host phases, time by op family and by kernel."""
     lines = [f"{trace.title}: {trace.text!r}"]
     plain = f", {time_text(trace.plain_us)} without tracing" if trace.plain_us else ""
     graph = "its graph was used again" if trace.reused else "its graph was built"
     lines.append(f"{time_text(trace.total_us)} while traced{plain}; {graph}")
     lines += trace.notes
-    lines += ["", *_phase_lines(trace), "", *_family_lines(trace), "", *_slowest_lines(trace)]
+    lines += ["", *_phase_lines(trace), "", *_family_lines(trace), "", *_kernel_lines(trace)]
     return "\n".join(lines)
 
 
@@ -47,9 +46,11 @@ def _family_lines(trace: Trace) -> Iterator[str]:
         )
 
 
-def _slowest_lines(trace: Trace) -> Iterator[str]:
-    yield "slowest"
-    for s in iter_slowest(trace, SLOWEST):
-        name = s.name if len(s.name) <= NAME_WIDTH else s.name[: NAME_WIDTH - 1] + "…"
-        kernel = s.detail[:NAME_WIDTH]
-        yield f"  {time_text(s.duration):>10}  {name:{NAME_WIDTH}}  {kernel}".rstrip()
+def _kernel_lines(trace: Trace) -> Iterator[str]:
+    rows = trace.kernels()
+    yield f"{'device':10} {'time':>10} {'count':>6}  kernel"
+    for r in rows[:KERNELS]:
+        yield f"{r.track:10} {time_text(r.us):>10} {r.count:6}  {r.name}"
+    if len(rows) > KERNELS:
+        rest = sum(r.us for r in rows[KERNELS:])
+        yield f"{'':10} {time_text(rest):>10} {'':6}  {len(rows) - KERNELS} more"

@@ -36,3 +36,10 @@ def kind_of(t: Tensor) -> str:
     if t.flags & Flag.INPUT:
         return "input"
     return "leaf" if t.op == Op.NONE else "node"
+
+
+def name_of(t: Tensor) -> str:
+    """The tensor's name; a view that only has what was done to it goes by its root as well."""
+    if t.name.startswith(" (") and t.view_src is not None:
+        return f"{t.view_src.name}{t.name}"
+    return t.name or Op(t.op).name

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from wggml.core.types import Type, blck_size, row_size, type_name, type_size
 from wggml.errors import ShapeError, UnsupportedOpError, UsageError
+from wggml.quants.kquants_search import energy
 from wggml.quants.layouts import F32, LAYOUTS, U8, Records
 from wggml.quants.plain import READERS, WRITERS
 from wggml.quants.registry import FORMATS, IGNORE_WEIGHTS, BlockFormat
@@ -91,6 +92,12 @@ def quantize(x: npt.NDArray[np.floating], type: Type, weights: npt.ArrayLike | N
     _check_finite(values, type)
     out = np.zeros(values.size // blck_size(type) * type_size(type), np.uint8)
     weigh = None if weights is None else _checked_weights(weights, x.shape)
+    if weigh is not None and FORMATS[type].row_energy:
+        rows = values.reshape(-1, x.shape[-1])
+        sigma2 = energy(rows) / np.float32(x.shape[-1])
+        weigh = (weigh.reshape(-1, x.shape[-1]) * np.sqrt(sigma2[:, None] + rows * rows)).astype(
+            np.float32
+        )
     _write(values.reshape(-1), type, FORMATS[type], out, weigh)
     return out.reshape(shape)
 

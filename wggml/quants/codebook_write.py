@@ -15,7 +15,14 @@ import numpy.typing as npt
 from wggml.core.types import Type
 from wggml.quants.codebook_search import Fit, GridSearch, fit_entries
 from wggml.quants.fourbit import pack_pairs
-from wggml.quants.kquants_search import TINY, columns, fit_positive, ratio
+from wggml.quants.kquants_search import (
+    TINY,
+    columns,
+    energy,
+    fit_positive,
+    importance,
+    ratio,
+)
 from wggml.quants.layouts import F32, U8, Records, set_field
 from wggml.quants.rounding import nearest, to_f16
 
@@ -26,17 +33,6 @@ _IQ3_S = GridSearch(Type.IQ3_S, reach=9, step=0.2, tiny=0, all_again=True, stric
 _IQ2_S = GridSearch(Type.IQ2_S, reach=9, step=0.1, tiny=1e-8)
 _IQ2_XS = GridSearch(Type.IQ2_XS, reach=9, step=0.1, tiny=float(TINY))
 _IQ2_XXS = GridSearch(Type.IQ2_XXS, reach=6, step=0.1, tiny=0, all_again=True)
-
-
-def _energy(x: F32) -> F32:
-    """Sums of squares of blocks [B, 256] -> [B], one value after the other."""
-    total: F32 = np.add.accumulate(np.square(x), axis=1)[:, -1]
-    return total
-
-
-def _importance(x: F32, size: int, weights: F32, sigma2: F32) -> F32:
-    """weights [B, 256] times sqrt(sigma2 + x x), as groups in columns."""
-    return columns((weights * np.sqrt(sigma2[:, None] + x * x)).astype(np.float32), size)
 
 
 def _sign_bits(x: F32) -> U8:
@@ -77,7 +73,7 @@ def write_iq3_xxs(x: F32, rec: Records, weights: F32 | None = None) -> None:
     groups = columns(x, 32)
     weight = groups * groups
     if weights is not None:
-        weight = _importance(x, 32, weights, 2 * _energy(x) / np.float32(256))
+        weight = importance(x, 32, weights, 2 * energy(x) / np.float32(256))
     sizes, signs = _even(groups, weight)
     fit = fit_entries(sizes, weight, _IQ3_XXS)
     steps = _store_scales(rec, fit, 1.0125)
@@ -107,7 +103,7 @@ def write_iq3_s(x: F32, rec: Records, weights: F32 | None = None) -> None:
     groups = columns(x, 32)
     weight = groups * groups
     if weights is not None:
-        weight = _importance(x, 32, weights, 2 * _energy(x) / np.float32(256))
+        weight = importance(x, 32, weights, 2 * energy(x) / np.float32(256))
     fit = fit_entries(np.abs(groups), weight, _IQ3_S)
     steps = _store_scales(rec, fit, 1.033)
     set_field(rec, "scales", pack_pairs(steps))
@@ -123,11 +119,11 @@ def write_iq3_s(x: F32, rec: Records, weights: F32 | None = None) -> None:
 
 def write_iq2_s(x: F32, rec: Records, weights: F32 | None = None) -> None:
     groups = columns(x, 16)
-    sigma2 = 2 * _energy(x) / np.float32(256)
+    sigma2 = 2 * energy(x) / np.float32(256)
     if weights is None:
         weight = columns(np.float32(0.25) * sigma2[:, None] + x * x, 16)
     else:
-        weight = _importance(x, 16, weights, sigma2)
+        weight = importance(x, 16, weights, sigma2)
     fit = fit_entries(np.abs(groups), weight, _IQ2_S)
     set_field(rec, "scales", pack_pairs(_store_scales(rec, fit, 0.9875)))
     entry = _by_block(fit.entry, len(x))
@@ -139,7 +135,7 @@ def write_iq2_s(x: F32, rec: Records, weights: F32 | None = None) -> None:
 
 def write_iq2_xs(x: F32, rec: Records, weights: F32) -> None:
     groups = columns(x, 16)
-    weight = _importance(x, 16, weights, _energy(x) / np.float32(256))
+    weight = importance(x, 16, weights, energy(x) / np.float32(256))
     sizes, signs = _even(groups, weight)
     fit = fit_entries(sizes, weight, _IQ2_XS)
     set_field(rec, "scales", pack_pairs(_store_scales(rec, fit, 1.0)))
@@ -150,10 +146,10 @@ def write_iq2_xs(x: F32, rec: Records, weights: F32) -> None:
 
 def write_iq2_xxs(x: F32, rec: Records, weights: F32) -> None:
     groups = columns(x, 32)
-    weight = _importance(x, 32, weights, _energy(x) / np.float32(256))
+    weight = importance(x, 32, weights, energy(x) / np.float32(256))
     sizes, signs = _even(groups, weight)
     # guesses start from the scale of a plain rounding to 0 .. 4
-    largest = np.maximum(fit_positive(sizes, weight, 4) * np.float32(3), np.float32(0))
+    largest = np.maximum(fit_positive(sizes, weight, 4)[0] * np.float32(3), np.float32(0))
     fit = fit_entries(sizes, weight, _IQ2_XXS, largest)
     words = np.empty((len(x), 8, 2), np.uint32)
     words[:, :, 1] = _seven_bit_words(fit, signs, _store_scales(rec, fit, 1.0))

@@ -128,12 +128,16 @@ def _closest_level(x: F32) -> npt.NDArray[np.intp]:
     return upper - (x - levels.take(upper - 1) < levels.take(upper) - x)
 
 
-def _search_iq4(x: F32, tries: int) -> F32:
-    """The scale [G] that fits each group best, weights x*x: from the first guess, then `tries`
-    steps to either side of it (none when 0). Groups are columns, x [32, G], so that sums add one
-    row after the other, as the reference does."""
+def search_iq4(x: F32, tries: int, weight: F32 | None = None) -> F32:
+    """The scale [G] that fits each group best, weights x * x unless given: from the first guess,
+    then `tries` steps to either side of it (none when 0). Groups are columns, x [32, G], so that
+    sums add one row after the other, as the reference does."""
+    if x.shape[1] == 1:  # NumPy would add up a lone column in another order
+        return search_iq4(
+            np.repeat(x, 2, 1), tries, None if weight is None else np.repeat(weight, 2, 1)
+        )[:1]
     peak, zero = peaks(x)
-    weight = x * x
+    weight = x * x if weight is None else weight
     levels = _levels(IQ4_LEVELS).astype(np.float32)
 
     def sums(inverse: F32) -> tuple[F32, F32]:
@@ -154,29 +158,32 @@ def _search_iq4(x: F32, tries: int) -> F32:
 
 
 def write_iq4_nl(x: F32, rec: Records) -> None:
-    # NumPy would add up a lone column in another order
-    groups = columns(x if len(x) > 1 else np.repeat(x, 2, axis=0), 32)
-    rec["d"] = to_f16(_search_iq4(groups, 0)[: len(x)])
+    rec["d"] = to_f16(search_iq4(columns(x, 32), 0))
     # the reference keeps the codes of its first guess
     first = signed_max(x) / np.float32(IQ4_LEVELS[0])
-    set_field(rec, "qs", pack_nibbles(_codes(reciprocal(first) * x)))
+    set_field(rec, "qs", pack_nibbles(iq4_codes(reciprocal(first) * x)))
 
 
 def write_iq4_xs(x: F32, rec: Records) -> None:
+    store_iq4_xs(x, rec, search_iq4(columns(x, 32), 7).reshape(len(x), 8))
+
+
+def store_iq4_xs(x: F32, rec: Records, scales: F32) -> None:
+    """IQ4_XS from the scales [B, 8] of its groups."""
     blocks = len(x)
-    scales = _search_iq4(columns(x, 32), 7).reshape(blocks, 8)
     d = -signed_max(scales) / np.float32(32)
     rec["d"] = to_f16(d[:, 0])
     steps = np.clip(nearest(reciprocal(d) * scales), -32, 31)
     inverse = reciprocal((d * steps).astype(np.float32)).reshape(-1, 1)
-    codes = _codes(inverse * x.reshape(-1, 32))
+    codes = iq4_codes(inverse * x.reshape(-1, 32))
     set_field(rec, "qs", pack_nibbles(codes).reshape(blocks, -1))
     raised = (steps + 32).astype(np.uint16)
     set_field(rec, "scales_l", pack_pairs(raised & np.uint16(15)))
     rec["scales_h"] = (raised >> np.uint16(4) << np.arange(0, 16, 2, dtype=np.uint16)).sum(axis=1)
 
 
-def _codes(x: F32) -> U8:
+def iq4_codes(x: F32) -> U8:
+    """The nearest level of each x, as bytes."""
     return _closest_level(x).astype(np.uint8)
 
 

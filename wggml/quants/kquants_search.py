@@ -23,6 +23,17 @@ def columns(x: F32, size: int) -> F32:
     return np.ascontiguousarray(x.reshape(-1, size).T)
 
 
+def energy(x: F32) -> F32:
+    """Sums of squares of rows [B, n] -> [B], one value after the other."""
+    total: F32 = np.add.accumulate(np.square(x), axis=1)[:, -1]
+    return total
+
+
+def importance(x: F32, size: int, weights: F32, sigma2: F32) -> F32:
+    """weights [B, n] times sqrt(sigma2 [B] + x x), as groups in columns."""
+    return columns((weights * np.sqrt(sigma2[:, None] + x * x)).astype(np.float32), size)
+
+
 def ratio(a: F32, b: F32, where: npt.NDArray[np.bool_]) -> F32:
     """`a / b` where asked, 0 elsewhere."""
     out: F32 = np.zeros(np.broadcast_shapes(a.shape, b.shape), np.float32)
@@ -56,7 +67,8 @@ def fit_affine(x: F32, weight: F32, search: AffineSearch) -> tuple[F32, F32, F32
     """Scale [G], negated minimum [G] (>= 0) and codes [n, G]: the guess that, once improved by
     weighted least squares, leaves the smallest error. Guesses start from the best minimum so far.
     """
-    lowest, high = np.minimum(x.min(axis=0), np.float32(0)), x.max(axis=0)
+    lowest, high = x.min(axis=0), x.max(axis=0)
+    lowest[lowest > 0] = 0  # and a negative zero stays one
     low, flat = lowest, high == lowest
     sum_w, sum_x = weight.sum(axis=0), (weight * x).sum(axis=0)
     span: F32 = np.where(flat, np.float32(1), high - low).astype(np.float32)
@@ -96,11 +108,14 @@ def peaks(x: F32) -> tuple[F32, npt.NDArray[np.bool_]]:
     return peak, zero
 
 
-def fit_symmetric(x: F32, half: int) -> tuple[F32, F32]:
-    """Scale [G] and codes [n, G] in 0 .. 2 half - 1 (code `half` means 0), weights x * x: the best
-    of 19 guesses around "largest magnitude at code 0"."""
+def fit_symmetric(x: F32, half: int, weight: F32 | None = None) -> tuple[F32, F32]:
+    """Scale [G] and codes [n, G] in 0 .. 2 half - 1 (code `half` means 0), weights x * x unless
+    given: the best of 19 guesses around "largest magnitude at code 0"."""
+    if weight is not None and x.shape[1] == 1:  # NumPy would add up a lone column in another order
+        scale, codes = fit_symmetric(np.repeat(x, 2, 1), half, np.repeat(weight, 2, 1))
+        return scale[:1], codes[:, :1]
     peak, zero = peaks(x)
-    weight = x * x
+    weight = x * x if weight is None else weight
     wx = weight * x
 
     def attempt(k: int) -> tuple[F32, F32, F32]:
@@ -147,12 +162,16 @@ def fit_by_descent(x: F32, half: int, rounds: int = 5) -> tuple[F32, F32]:
     return scale, codes
 
 
-def fit_positive(x: F32, weight: F32, top: int) -> F32:
-    """Scale [G] of groups x [n, G] on codes 0 .. top: the best of nine guesses around "largest at
-    code `top`", then each value in turn takes another code if the whole group gains by it.
+def fit_positive(x: F32, weight: F32, top: int) -> tuple[F32, F32]:
+    """Scale [G] and codes [n, G] of groups x [n, G] on codes 0 .. top: the best of nine guesses
+    around "largest at code `top`", then each value in turn takes another code if the whole group
+    gains by it.
 
     Codes are kept in bytes, as the reference does: below zero (which x may be) they wrap around.
     """
+    if x.shape[1] == 1:
+        scale, codes = fit_positive(np.repeat(x, 2, 1), np.repeat(weight, 2, 1), top)
+        return scale[:1], codes[:, :1]
     most = x.max(axis=0)
     zero = most < TINY
     most = np.where(zero, np.float32(1), most).astype(np.float32)
@@ -186,9 +205,10 @@ def fit_positive(x: F32, weight: F32, top: int) -> F32:
             gains = changes & (lx * lx * sum_l2 > sum_lx * sum_lx * l2)
             np.copyto(old, _wrapped(code), where=gains)
             sum_lx, sum_l2 = np.where(gains, lx, sum_lx), np.where(gains, l2, sum_l2)
-    scale: F32 = ratio(sum_lx, sum_l2, sum_l2 > 0)
+    scale = ratio(sum_lx, sum_l2, sum_l2 > 0)
     scale[zero] = 0
-    return scale
+    codes[:, zero] = 0
+    return scale, codes
 
 
 def _wrapped(codes: F32) -> F32:

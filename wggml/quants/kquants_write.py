@@ -31,12 +31,12 @@ _Q4 = AffineSearch(top=15, first=-1.0, step=0.1, count=20, absolute=False)
 _Q5 = AffineSearch(top=31, first=-0.5, step=0.1, count=15, absolute=False)
 
 
-def _rows(codes: F32, blocks: int) -> F32:
+def by_rows(codes: F32, blocks: int) -> F32:
     """Groups as columns -> [B, groups, size]."""
     return np.ascontiguousarray(codes.T).reshape(blocks, -1, len(codes))
 
 
-def _stored(rec: Records, name: str, values: F32) -> F32:
+def stored(rec: Records, name: str, values: F32) -> F32:
     """Store f16 field `name` and return what a reader will see, [B, 1]."""
     rec[name] = to_f16(values[:, 0])
     seen: F32 = rec[name].astype(np.float32)[:, None]
@@ -48,7 +48,7 @@ def _bytes(values: F32) -> U8:
     return nearest(values).astype(np.int32).astype(np.uint8)
 
 
-def _requantise(x: F32, codes: F32, d: F32, dm: F32 | None, lowest: int, top: int) -> U8:
+def requantise(x: F32, codes: F32, d: F32, dm: F32 | None, lowest: int, top: int) -> U8:
     """Codes [B, 256] of x on the scales d [B, groups] and minima dm, counted from `lowest`;
     `codes` [B, groups, n] stay where a scale is 0."""
     grouped = x.reshape(codes.shape)
@@ -58,10 +58,24 @@ def _requantise(x: F32, codes: F32, d: F32, dm: F32 | None, lowest: int, top: in
     return np.where(scale != 0, fresh, codes).astype(np.uint8).reshape(len(x), -1)
 
 
-def _pack_two(rec: Records, codes: U8) -> None:
+def pack_q2(rec: Records, codes: U8) -> None:
+    """Codes below 4 [B, 256] into `qs`."""
     four = codes.reshape(-1, 2, 4, 32)
     packed = four[:, :, 0] | four[:, :, 1] << 2 | four[:, :, 2] << 4 | four[:, :, 3] << 6
     set_field(rec, "qs", packed.reshape(len(rec), -1))
+
+
+def pack_q3(rec: Records, codes: U8) -> None:
+    """Codes 0 .. 7 [B, 256]: two bits each in `qs`, the third in `hmask`."""
+    set_field(rec, "hmask", _high_bits(codes, 2))
+    pack_q2(rec, codes & np.uint8(3))
+
+
+def pack_k4(rec: Records, codes: U8) -> None:
+    """Codes of Q4_K, or of Q5_K with the fifth bit in `qh`, [B, 256]."""
+    set_field(rec, "qs", _pack_pairs_of_32(codes & np.uint8(15)))
+    if "qh" in (rec.dtype.names or ()):
+        set_field(rec, "qh", _high_bits(codes, 4))
 
 
 def _high_bits(codes: U8, bit: int) -> U8:
@@ -83,7 +97,7 @@ def write_q2_k(x: F32, rec: Records) -> None:
     d = rec["d"].astype(np.float32)[:, None] * (packed & 15)
     dm = rec["dmin"].astype(np.float32)[:, None] * (packed >> 4)
     set_field(rec, "scales", packed)
-    _pack_two(rec, _requantise(x, _rows(fit[2], len(x)), d, dm, 0, 3))
+    pack_q2(rec, requantise(x, by_rows(fit[2], len(x)), d, dm, 0, 3))
 
 
 def write_q3_k(x: F32, rec: Records) -> None:
@@ -91,17 +105,15 @@ def write_q3_k(x: F32, rec: Records) -> None:
     scales = fitted.reshape(-1, 16)
     most = signed_max(scales)
     inverse = ratio(np.full_like(most, -32), most, most != 0)
-    d = _stored(rec, "d", ratio(np.ones_like(most), inverse, most != 0))
+    d = stored(rec, "d", ratio(np.ones_like(most), inverse, most != 0))
     steps = np.clip(nearest(inverse * scales), -32, 31) + np.float32(32)
     steps *= most != 0
-    set_field(rec, "scales", _pack_scales_q3(steps.astype(np.uint8)))
+    set_field(rec, "scales", pack_scales_q3(steps.astype(np.uint8)))
     scale = d * (steps - np.float32(32))
-    fresh = _requantise(x, _rows(codes, len(x)), scale, None, -4, 3)
-    set_field(rec, "hmask", _high_bits(fresh, 2))
-    _pack_two(rec, fresh & np.uint8(3))
+    pack_q3(rec, requantise(x, by_rows(codes, len(x)), scale, None, -4, 3))
 
 
-def _pack_scales_q3(steps: U8) -> U8:
+def pack_scales_q3(steps: U8) -> U8:
     """Sixteen 6-bit scales [B, 16] -> 12 bytes (see `kquants.scales_q3`)."""
     low, high = steps & 15, steps >> 4
     packed = np.empty((len(steps), 12), np.uint8)
@@ -122,13 +134,13 @@ def _write_k4(x: F32, rec: Records, search: AffineSearch) -> U8:
         inverse = ratio(np.full_like(most, 63), most, most > 0)
         steps.append(np.minimum(_bytes(inverse * values), np.uint8(63)))
         rec[name] = to_f16(most[:, 0] / np.float32(63))
-    set_field(rec, "scales", _pack_scales_k4(*steps))
+    set_field(rec, "scales", pack_scales_k4(*steps))
     d = rec["d"].astype(np.float32)[:, None] * steps[0]
     dm = rec["dmin"].astype(np.float32)[:, None] * steps[1]
-    return _requantise(x, _rows(fit[2], len(x)), d, dm, 0, search.top)
+    return requantise(x, by_rows(fit[2], len(x)), d, dm, 0, search.top)
 
 
-def _pack_scales_k4(sc: U8, mn: U8) -> U8:
+def pack_scales_k4(sc: U8, mn: U8) -> U8:
     """Eight 6-bit scales and minima [B, 8] -> 12 bytes (see `kquants.scales_k4`)."""
     packed = np.empty((len(sc), 12), np.uint8)
     packed[:, 0:4] = sc[:, :4] | (sc[:, 4:] >> 4) << 6
@@ -143,25 +155,27 @@ def _pack_pairs_of_32(codes: U8) -> U8:
 
 
 def write_q4_k(x: F32, rec: Records) -> None:
-    set_field(rec, "qs", _pack_pairs_of_32(_write_k4(x, rec, _Q4)))
+    pack_k4(rec, _write_k4(x, rec, _Q4))
 
 
 def write_q5_k(x: F32, rec: Records) -> None:
-    codes = _write_k4(x, rec, _Q5)
-    set_field(rec, "qs", _pack_pairs_of_32(codes & np.uint8(15)))
-    set_field(rec, "qh", _high_bits(codes, 4))
+    pack_k4(rec, _write_k4(x, rec, _Q5))
 
 
 def write_q6_k(x: F32, rec: Records) -> None:
-    fitted, codes = fit_symmetric(columns(x, 16), 32)
+    store_q6(x, rec, *fit_symmetric(columns(x, 16), 32))
+
+
+def store_q6(x: F32, rec: Records, fitted: F32, codes: F32) -> None:
+    """Q6_K from the scales and codes of its groups, as `fit_symmetric` gives them."""
     scales = fitted.reshape(-1, 16)
     most = signed_max(scales)
     used = np.abs(most) >= TINY
     inverse = ratio(np.full_like(most, -128), most, used)
-    d = _stored(rec, "d", ratio(np.ones_like(most), inverse, used))
+    d = stored(rec, "d", ratio(np.ones_like(most), inverse, used))
     steps = np.minimum(nearest(inverse * scales), np.float32(127))
     set_field(rec, "scales", steps.astype(np.int8))
-    fresh = _requantise(x, _rows(codes, len(x)), d * steps, None, -32, 31)
+    fresh = requantise(x, by_rows(codes, len(x)), d * steps, None, -32, 31)
     fresh *= used  # a block without any scale is all zero bytes
     set_field(rec, "ql", pack_nibbles((fresh & np.uint8(15)).reshape(-1, 128)).reshape(len(x), -1))
     high = (fresh >> 4).reshape(-1, 2, 4, 32)

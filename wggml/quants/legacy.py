@@ -92,7 +92,8 @@ def pack_nibbles(codes: U8) -> U8:
     return codes[:, :n] | (codes[:, n:] << np.uint8(4))
 
 
-def _pack_five(rec: Records, codes: U8) -> None:
+def pack_five(rec: Records, codes: U8) -> None:
+    """Codes below 32 [B, 32]: nibbles in `qs`, the fifth bits in `qh`."""
     set_field(rec, "qs", pack_nibbles(codes & np.uint8(15)))
     set_field(rec, "qh", np.packbits(codes >> 4, axis=1, bitorder="little"))
 
@@ -144,11 +145,11 @@ def write_q4_1(x: F32, rec: Records) -> None:
 
 
 def write_q5_0(x: F32, rec: Records) -> None:
-    _pack_five(rec, _symmetric(x, rec, 16))
+    pack_five(rec, _symmetric(x, rec, 16))
 
 
 def write_q5_1(x: F32, rec: Records) -> None:
-    _pack_five(rec, _affine(x, rec, 31))
+    pack_five(rec, _affine(x, rec, 31))
 
 
 def _eight_bits(x: F32, rec: Records) -> tuple[F32, npt.NDArray[np.int8]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from wggml.errors import ShapeError, UsageError
-from wggml.testing.builtin import iter_builtin, iter_recipes
+from wggml.testing.builtin import Recipe, iter_builtin, iter_recipes
 from wggml.testing.opdata import OpCase, case_files, iter_cases
 
 
@@ -22,6 +22,7 @@ class Selection:
     """Cases of `directory` (None: the built-in table) whose op is one of `ops` (none: all) and in
     whose `"<id> <parameters>"` the regular expression `pattern` is found.
 
+    `perf` chooses among the built-in shapes for measuring, which have no reference values.
     Raises `UsageError` for a folder without cases, an op that it does not have, a pattern that is
     no regular expression.
     """
@@ -29,6 +30,7 @@ class Selection:
     ops: tuple[str, ...] = ()
     pattern: str | None = None
     directory: Path | None = None
+    perf: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -60,17 +62,26 @@ class Selection:
 
     def cases(self) -> Iterator[OpCase]:
         """The chosen cases, with reference values; the built-in ones are computed as they come."""
-        ops = "|".join(map(re.escape, self.ops)) or None
         if self.directory is None:
-            yield from iter_builtin(ops, self.pattern)
+            yield from iter_builtin(self._op_regex, self.pattern)
         else:
-            yield from iter_cases(self.directory, ops, self.pattern)
+            yield from iter_cases(self.directory, self._op_regex, self.pattern)
+
+    def recipes(self) -> Iterator[tuple[str, Recipe]]:
+        """The chosen lines of the built-in table."""
+        return iter_recipes(self._op_regex, self.pattern, perf=self.perf)
+
+    @property
+    def _op_regex(self) -> str | None:
+        return "|".join(map(re.escape, self.ops)) or None
 
     @cached_property
     def _lines(self) -> list[tuple[str, str]]:
         """(op, "<id> <parameters>") of every case of the source."""
         if self.directory is None:
-            return [(recipe.op, f"{id} {recipe.vars}") for id, recipe in iter_recipes()]
+            return [
+                (recipe.op, f"{id} {recipe.vars}") for id, recipe in iter_recipes(perf=self.perf)
+            ]
         lines = []
         try:
             for path in case_files(self.directory):

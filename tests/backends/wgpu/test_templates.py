@@ -130,3 +130,18 @@ def test_marks_fit_every_template_that_the_short_cases_use(first_backend: Any) -
         plain = templates.render(key.shader, context)
         marked = templates._render(templates._env(True), key.shader, context)
         assert templates._MARKED.sub("", marked) == plain, key.shader
+
+
+def test_compiled_templates_are_kept_in_the_cache_folder(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that cannot be written, or a file in it that is damaged, costs only time."""
+    first = tmp_path / "one"
+    for cache in (first, first, tmp_path / "main.wgsl"):
+        monkeypatch.setenv("WGGML_CACHE", str(cache))
+        templates._env_of.cache_clear()
+        assert "fn main" in templates.render("main.wgsl", CONTEXT)
+        for kept in (first / "templates").iterdir():
+            kept.write_bytes(kept.read_bytes()[:50])
+    assert len(list((first / "templates").iterdir())) == 3
+    templates._env_of.cache_clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,7 @@ def quantize_into(src: F32, type_: Type, out: U8) -> None:
     np.copyto(out, quantize(src, type_))
 
 
+@cache
 def readable(type_: Type) -> bool:
     """True when tensors of this type can be read as f32."""
     from wggml.quants import can_dequantize
@@ -167,6 +169,7 @@ def readable(type_: Type) -> bool:
     return type_ in FLOATS or (TRAITS[type_].is_quantized and can_dequantize(type_))
 
 
+@cache
 def writable(type_: Type) -> bool:
     """True when f32 results can be stored in this type."""
     from wggml.quants import can_quantize

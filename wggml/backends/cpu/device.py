@@ -6,16 +6,20 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wggml.backends.cpu.backend import DEFAULT_CACHE_MB, CpuBackend
 from wggml.backends.cpu.buffer import CpuBufferType
-from wggml.core.opcodes import EMPTY_OPS
+from wggml.core.opcodes import EMPTY_OPS, Op
 from wggml.core.tensor import Tensor
 from wggml.hal.interface import BufferType, Device, DeviceType
+
+if TYPE_CHECKING:
+    from wggml.backends.cpu.ops._impl import OpImpl
 
 
 class CpuDevice(Device):
@@ -55,11 +59,9 @@ class CpuDevice(Device):
         return self._buft
 
     def why_not(self, t: Tensor) -> str | None:
-        from wggml.backends.cpu.ops import OPS
-
         if t.op in EMPTY_OPS:
             return None
-        impl = OPS.get(t.op)
+        impl = kernels().get(t.op)
         return f"no kernel for {t.op.name}" if impl is None else impl.why_not(t)
 
     def supports_buft(self, buft: BufferType) -> bool:
@@ -72,10 +74,15 @@ class CpuDevice(Device):
 
 def missing_ops() -> list[str]:
     """Names of ggml's ops that no kernel here computes."""
-    from wggml.backends.cpu.ops import OPS
-    from wggml.core.opcodes import Op
+    return [op.name for op in Op if op not in EMPTY_OPS and op not in kernels()]
 
-    return [op.name for op in Op if op not in EMPTY_OPS and op not in OPS]
+
+@cache
+def kernels() -> dict[Op, OpImpl]:
+    """Kernels by op, loaded when they are first asked for."""
+    from wggml.backends.cpu.ops import OPS
+
+    return OPS
 
 
 def processor_name() -> str:

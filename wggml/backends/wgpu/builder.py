@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from wggml.backends.wgpu import texels
 from wggml.backends.wgpu.binding import ELEM_SIZE, SCRATCH, Operand
+from wggml.backends.wgpu.packing import packed_root
 from wggml.core.tensor import Tensor
+from wggml.core.types import type_name
 from wggml.errors import AllocationError, UnsupportedOpError
 
 if TYPE_CHECKING:
@@ -90,10 +92,16 @@ class PlanBuilder:
     ) -> Operand:
         """`t`'s bytes from `byte_offset` on (`nbytes` of them, default to its end) as `elem`s.
 
-        Raises `UnsupportedOpError` when the first byte does not fall on a whole element: ask
-        `starts_on` first where a coarser element is only a wish.
+        Raises `UnsupportedOpError` when the first byte does not fall on a whole element (ask
+        `starts_on` first where a coarser element is only a wish), and for weights in a layout of
+        the device's own, which are read through `view_weights`.
         """
         buffer = self._buffer_of(t)
+        if packed_root(t) is not None:
+            raise UnsupportedOpError(
+                f"operand {name} ({t.name!r}) is a {type_name(t.type)} weight in the device's own "
+                "layout, which this op cannot use; place it in a buffer whose usage is not WEIGHTS"
+            )
         texels.bring_to_buffer(t, write=write)
         assert t.data is not None
         size = t.nbytes - byte_offset if nbytes is None else nbytes

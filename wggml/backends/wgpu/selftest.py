@@ -20,6 +20,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from wggml import __version__
 from wggml.backends.wgpu import templates
 from wggml.backends.wgpu.implementation import module
 from wggml.core.opcodes import EMPTY_OPS, Op
@@ -242,15 +243,13 @@ def _is_running(pid: int) -> bool:
 
 def facts(device: WgpuDevice, chosen: str) -> dict[str, Any]:
     """All that a verdict depends on."""
-    from importlib.metadata import version
-
     info = device.adapter.info
     return {
         "mode": chosen,
         "adapter": device.description,
         "driver": f"{info.get('vendor', '')} {info.get('description', '')}".strip(),
         "profile": str(device.profile),
-        "wggml": version("wggml"),
+        "wggml": __version__,
         "shaders": shaders_stamp(templates.shader_dirs()),
         "wgpu": f"{module().__name__} {module().__version__}",
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -94,28 +94,69 @@ class _MarkingLoader(jinja2.ChoiceLoader):
 
     def get_source(self, environment, template):  # type: ignore[no-untyped-def]
         source, path, fresh = super().get_source(environment, template)
-        lines = source.split("\n")
-        # What follows the last newline is the beginning of the including template's next line.
-        lines[:-1] = [
-            line if _unmarkable(line) else f"{line}{_MARK}{template}:{i}"
-            for i, line in enumerate(lines[:-1], 1)
-        ]
-        return "\n".join(lines), path, fresh
+        return _marked(source, template), path, fresh
+
+
+_CLOSER = {"{$": "$}", "{{": "}}", "{#": "#}"}
+_OPENER = re.compile(r"\{[$\{#]")
+
+
+def _marked(source: str, template: str) -> str:
+    lines = source.split("\n")
+    closer = ""  # of the tag that is open at the end of a line
+    # What follows the last newline is the beginning of the including template's next line.
+    for i, line in enumerate(lines[:-1]):
+        at, is_text = 0, not closer
+        while True:
+            if closer:
+                end = line.find(closer, at)
+                if end < 0:
+                    break
+                at, closer = end + 2, ""
+            opener = _OPENER.search(line, at)
+            if opener is None:
+                break
+            at, closer = opener.end(), _CLOSER[opener[0]]
+        if is_text and not closer and not _unmarkable(line):
+            lines[i] = f"{line}{_MARK}{template}:{i + 1}"
+    return "\n".join(lines)
 
 
 def _unmarkable(line: str) -> bool:
     """Lines that are no text of their own, and those whose newline a closing block eats. A line
     statement eats the empty lines below it."""
     text = line.strip()
-    if not text:
-        return True
-    opens = text.count("{$") != text.count("$}") or text.count("{{") != text.count("}}")
-    return opens or text.startswith("$$") or text.endswith(("$}", "#}", "-}")) or "{#" in text
+    return not text or text.startswith("$$") or text.endswith(("$}", "#}", "-}"))
 
 
-def _environment(loader: jinja2.BaseLoader) -> _Environment:
+class _Compiled(jinja2.FileSystemBytecodeCache):
+    """Compiled templates in the cache folder: parsing a kernel's takes 10 ms."""
+
+    def load_bytecode(self, bucket):  # type: ignore[no-untyped-def]
+        try:
+            super().load_bytecode(bucket)
+        except Exception:  # a damaged file, whatever unpickling it raises
+            bucket.reset()
+
+    def dump_bytecode(self, bucket):  # type: ignore[no-untyped-def]
+        with suppress(OSError):  # a full disk costs only time
+            super().dump_bytecode(bucket)
+
+
+def _compiled() -> _Compiled | None:
+    from wggml.hub.resolve import cache_dir
+
+    folder = cache_dir() / "templates"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return _Compiled(str(folder))
+
+
+def _environment(loader: jinja2.BaseLoader, cache: _Compiled | None) -> _Environment:
     return _Environment(
-        loader=loader,
+        loader=loader, bytecode_cache=cache,
         undefined=jinja2.StrictUndefined,
         block_start_string="{$", block_end_string="$}", line_statement_prefix="$$",
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False,
@@ -131,7 +172,8 @@ def _env(marking: bool) -> _Environment:
 def _env_of(marking: bool, folders: tuple[Path, ...]) -> _Environment:
     loader = _MarkingLoader if marking else jinja2.ChoiceLoader
     texts = jinja2.FunctionLoader(_registered_text)
-    return _environment(loader([texts, jinja2.FileSystemLoader(folders)]))
+    cache = None if marking else _compiled()
+    return _environment(loader([texts, jinja2.FileSystemLoader(folders)]), cache)
 
 
 def render(name: str, context: Mapping[str, object]) -> str:

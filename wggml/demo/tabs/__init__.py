@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 def make_tabs(app: App) -> list[Tab]:
     """The tabs in their order."""
+    from wggml.demo.tabs.digits import DigitsTab
     from wggml.demo.tabs.think import ThinkTab
 
-    return [ThinkTab(app)]
+    return [ThinkTab(app), DigitsTab(app)]

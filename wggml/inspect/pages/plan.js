@@ -85,7 +85,7 @@ function memoryPanel(index) {
     for (const r of mine) {
       const [x, y, w, h] = box(r);
       if (w <= 0) continue;
-      const dim = hovered && hovered !== r && !hovered.related.has(r.name);
+      const dim = hovered?.related && hovered.buffer === index && hovered !== r && !hovered.related.has(r.name);
       c.globalAlpha = dim ? .38 : .9;
       c.fillStyle = colour("f-" + r.family);
       c.fillRect(x, y, Math.max(w - (w > 3 ? .6 : 0), .6), Math.max(h - (h > 3 ? .6 : 0), .6));
@@ -96,9 +96,9 @@ function memoryPanel(index) {
       }
     }
     c.globalAlpha = 1;
-    if (!hovered) return;
+    if (hovered?.buffer !== index) return;
     for (const r of mine) {
-      if (r !== hovered && !(hovered.buffer === index && hovered.related.has(r.name))) continue;
+      if (r !== hovered && !hovered.related.has(r.name)) continue;
       const [x, y, w, h] = box(r);
       c.strokeStyle = colour("text");
       c.lineWidth = r === hovered ? 2 : 1;
@@ -291,17 +291,21 @@ function splitPanel() {
     }
   }
 
-  // One arrow per copy, fanned out to the right of the split they are for.
+  // One arrow per copy, fanned out to the right of the split they are for; bytes where there is room.
+  const fan = () => Math.min(Math.max(view.scale(canvas) * 2, 9), 58);
+  const arrowX = (k) => view.px(canvas, k.step) + 5 + k.fan * fan();
+
   function drawCopies(c) {
     const right = canvas.clientWidth - view.right;
     for (const k of data.copies) {
       const down = k.dst > k.src;
-      const x1 = view.px(canvas, k.step) + 5 + k.fan * 9, x0 = k.made_at >= 0 ? view.px(canvas, k.made_at + .5) : x1 - 1;
+      const x1 = arrowX(k), x0 = k.made_at >= 0 ? view.px(canvas, k.made_at + .5) : x1 - 1;
       if (x1 < view.left || x1 > right + 60) continue;
       const y0 = laneTop(k.src) + (down ? LANE : 0), y1 = laneTop(k.dst) + (down ? 0 : LANE);
       c.strokeStyle = c.fillStyle = colour("f-copy");
       c.globalAlpha = hovered && hovered !== k ? .3 : .9;
       arrow(c, Math.max(x0, view.left), y0, x1, y1, (hovered === k ? 1.5 : 0) + Math.min(1 + Math.log2(1 + k.nbytes / 4096) * .35, 5));
+      if (fan() > 44) c.fillText(bytesText(k.nbytes), x1 + 5, (y1 + (down ? -1 : 1) * LANE_GAP / 2));
     }
     c.globalAlpha = 1;
   }
@@ -319,7 +323,7 @@ function splitPanel() {
 
   function copyAt(x, y) {
     for (const k of data.copies) {
-      const x1 = view.px(canvas, k.step) + 5 + k.fan * 9;
+      const x1 = arrowX(k);
       const a = Math.min(laneTop(k.src), laneTop(k.dst)) + LANE, b = Math.max(laneTop(k.src), laneTop(k.dst));
       if (Math.abs(x - x1) < 5 && y > a && y < b) return k;
     }

@@ -27,6 +27,7 @@ FAMILIES = (
     "image",
     "recurrent",
     "chains",
+    "models",
 )
 """Modules of this package; each has `recipes()`."""
 

@@ -215,7 +215,7 @@ def _experts() -> Iterable[Recipe]:
     yield from each(
         "MOE_REDUCE",
         _moe_reduce,
-        max_err=1e-7,
+        max_err=SUMS,
         n_embd=[63, 256],
         n_used=[4, 2, 8],
         n_tokens=[5, 1, 33],

@@ -49,11 +49,15 @@ def recipes() -> Iterator[Recipe]:
         layouts = ["dense", "strided", "permuted"] if op == "cumsum" else LAYOUTS
         yield from each(op.upper(), _one(getattr(ops, op)), max_err=SUMS, ne=ROWS, layout=layouts)
     two = [ne for ne in ROWS if isinstance(ne, tuple) and len(ne) < 3]
-    yield from each("ARGMAX", _argmax, max_err=0.0, ne=two, ties=[False, True])
+    yield from every("ARGMAX", _argmax, max_err=0.0, ne=two, ties=[False, True])
+    yield from every("SUM", _cancelling, max_err=SUMS, ne=[(999,), (513, 3)])
+    # a row a workgroup, more than one dimension of a grid holds
+    yield from every("SUM_ROWS", _one(ops.sum_rows), max_err=SUMS, ne=[(1, 70000)], layout="dense")
     yield from every(
         "COUNT_EQUAL",
         _count_equal,
         max_err=0.0,
+        type=Type.I32,
         ne=[(33, 5, 3, 2), (1,), (257,)],
         levels=[1, 2, 7],
         layout=["dense", "permuted"],
@@ -76,13 +80,21 @@ def _one(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return build
 
 
+def _cancelling(m: Maker, ne: Shape) -> Tensor:
+    """A sum near zero of large values: little more than what rounding takes on the way."""
+    half = m.rng.uniform(1e4, 1e5, int(np.prod(ne)) // 2)
+    small = m.rng.uniform(0, 1e-3, int(np.prod(ne)) - 2 * len(half))
+    mixed = m.rng.permutation(np.concatenate([half, -half, small + 1.0]))
+    return ops.sum(m.ctx, m.array(mixed.reshape(ne[::-1]).astype(np.float32)))
+
+
 def _argmax(m: Maker, ne: Shape, ties: bool) -> Tensor:
     a = m.array(m.rng.integers(0, 3, ne[::-1]).astype(np.float32)) if ties else m.levels(ne)
     return ops.argmax(m.ctx, a)
 
 
-def _count_equal(m: Maker, ne: Shape, levels: int, layout: str) -> Tensor:
-    a, b = (m.laid(layout, ne, Type.I32, lo=0, hi=levels - 1) for _ in range(2))
+def _count_equal(m: Maker, type: Type, ne: Shape, levels: int, layout: str) -> Tensor:
+    a, b = (m.laid(layout, ne, type, lo=0, hi=levels - 1) for _ in range(2))
     return ops.count_equal(m.ctx, a, b)
 
 

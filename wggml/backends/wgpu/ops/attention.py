@@ -28,9 +28,14 @@ ROW_TOKENS = 4
 ACCUMULATORS = {True: 32, False: 8}
 # A software adapter's cores: with fewer workgroups than this some idle.
 MIN_GROUPS = 2
+# Types of K and V that are read byte by byte (shaders/attention/blocks.wgsl).
+BYTE_TYPES = frozenset({
+    Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.IQ4_NL, Type.Q1_0,
+    Type.Q2_0,
+})  # fmt: skip
 _ELEMS = {
     "f32x4": ("vec4<f32>", 16), "f32": ("f32", 4),
-    "f16x8": ("vec4<u32>", 16), "f16x4": ("vec2<u32>", 8), "f16": ("u32", 2),
+    "f16x8": ("vec4<u32>", 16), "f16x4": ("vec2<u32>", 8), "f16": ("u32", 2), "bytes": ("u32", 1),
 }  # fmt: skip
 
 
@@ -40,7 +45,7 @@ def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
     if q.type != Type.F32:
         return f"queries of type {type_name(q.type)}"
     for name, x in (("K", k), ("V", v)):
-        if x.type not in (Type.F32, Type.F16):
+        if x.type not in {Type.F32, Type.F16} | BYTE_TYPES:
             return f"{name} of type {type_name(x.type)}"
         if x.nb[0] != TRAITS[x.type].type_size:
             return f"{name} rows that are not contiguous"
@@ -71,11 +76,16 @@ def _fits(b: PlanBuilder, t: Tensor, mode: str) -> bool:
 
 
 def _modes(b: PlanBuilder, q: Tensor, k: Tensor, v: Tensor) -> _Modes:
-    """The widest loads that alignment allows. Units of 8 need both K and V to have them."""
+    """The widest loads that alignment allows. Units of 8 need both K and V to have them; where one
+    is read byte by byte, so is the other if it has no units of 8."""
     wide = {Type.F16: "f16x8", Type.F32: "f32x4"}
     q_mode = "f32x4" if _fits(b, q, "f32x4") else "f32"
-    if all(_fits(b, x, wide[x.type]) and x.ne[0] % 8 == 0 for x in (k, v)):
-        return _Modes(q_mode, wide[k.type], wide[v.type], 8)
+    k_wide, v_wide = (
+        wide[x.type] if x.type in wide and _fits(b, x, wide[x.type]) and x.ne[0] % 8 == 0 else ""
+        for x in (k, v)
+    )
+    if (k_wide and v_wide) or not {k.type, v.type}.isdisjoint(BYTE_TYPES):
+        return _Modes(q_mode, k_wide or "bytes", v_wide or "bytes", 8)
     four = {Type.F16: "f16x4", Type.F32: "f32x4"}
     narrow = {Type.F16: "f16", Type.F32: "f32"}
     k_mode, v_mode = (four[x.type] if _fits(b, x, four[x.type]) else narrow[x.type] for x in (k, v))
@@ -102,7 +112,9 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
     }  # fmt: skip
     for name, x, mode in (("q", q, modes.q), ("k", k, modes.k), ("v", v, modes.v)):
         elem, nbytes = _ELEMS[mode]
-        operands.append(b.operand(x, elem, name=name))
+        assert x.data is not None
+        rest = x.data % 4 if mode == "bytes" else 0
+        operands.append(b.operand(x, elem, name=name, byte_offset=-rest, nbytes=x.nbytes + rest))
         params.update({f"{name}_s{i}": x.nb[i] // nbytes for i in (1, 2, 3)})
     if softcap:
         params["softcap"] = softcap
@@ -118,7 +130,12 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
         "U": modes.unit, "D": k.ne[0], "DV": v.ne[0], "alibi": max_bias > 0.0,
         "softcap": softcap != 0.0, "q_mode": modes.q, "k_mode": modes.k, "v_mode": modes.v,
     }  # fmt: skip
-    shader, more, groups = _kernel(b.profile, q, k, v, mask, modes.unit)
+    for name, x, mode in (("k", k, modes.k), ("v", v, modes.v)):
+        if mode == "bytes":
+            assert x.data is not None
+            params[f"{name}_byte"] = x.data % 4
+            consts[f"{name}_type"] = type_name(x.type)
+    shader, more, groups = _kernel(b.profile, q, k, v, mask, modes)
     b.dispatch(
         shader, operands=operands, consts={**consts, **more}, params=params, groups=groups,
         label="flash_attn",
@@ -126,16 +143,22 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
 
 
 def _kernel(
-    profile: DeviceProfile, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, unit: int
+    profile: DeviceProfile, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, modes: _Modes
 ) -> tuple[str, dict[str, object], int]:
     """Template, its constants and the number of workgroups."""
     group, outer = q.ne[2] // k.ne[2], k.ne[2] * q.ne[3]
     subgroups = profile.subgroups and profile.subgroup_size >= 4
-    if profile.is_software and not subgroups:
+    # Drivers that compute on the host unroll what the other kernels unroll: with the long loads of
+    # blocks they would compile for half a minute.
+    looped = profile.is_software and "bytes" in (modes.k, modes.v)
+    if looped:
+        subgroups = False
+    elif profile.is_software and not subgroups:
         blocks = -(-q.ne[1] * group // ROW_LANES)
         consts: dict[str, object] = {"W": ROW_LANES, "TB": ROW_TOKENS, "skip_chunks": False}
         return "attention/flash_attn_rows.wgsl", consts, blocks * outer
-    lanes = profile.subgroup_size if subgroups else SHARED_LANES
+    lanes = profile.subgroup_size if subgroups else ROW_LANES if looped else SHARED_LANES
+    unit = modes.unit
     held = -(-v.ne[0] // (unit * lanes)) * (unit // 4)  # accumulators of one row in one lane
     limit = max(1, ACCUMULATORS[profile.is_software] // held)
     heads = _heads_at_once(group, limit, outer if q.ne[1] == 1 else MIN_GROUPS)

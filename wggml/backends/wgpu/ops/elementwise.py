@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.ops import _blocks
 from wggml.backends.wgpu.ops._mm_inputs import stage_ahead
 from wggml.backends.wgpu.ops._operands import (
     Bound,
@@ -81,6 +82,8 @@ BINARY: dict[Op, str] = {Op.ADD: "+", Op.ADD1: "+", Op.SUB: "-", Op.MUL: "*", Op
 
 
 def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
+    if t.op == Op.ADD and source(t, 0).type in _blocks.READABLE:
+        return _blocks.why_not_add(profile, t)
     return why_not_types(t)
 
 
@@ -99,6 +102,9 @@ def _emit_binary(b: PlanBuilder, t: Tensor) -> None:
     if t.op == Op.ADD and emit_after_add(b, t):
         return
     a, c = source(t, 0), source(t, 1)
+    if a.type in _blocks.READABLE:
+        _blocks.emit_add(b, t)
+        return
     bound = bind_elementwise(b, t, {"src0": a, "src1": c})
     bound.consts.pop("src0_vtype")
     _add(b, "binary", bound, t.op.name.lower(), operator=BINARY[t.op])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.ops._blocks import WRITABLE, encode, read_plain
 from wggml.backends.wgpu.ops._mm_weights import view_weights
 from wggml.backends.wgpu.ops._operands import FLOATS, source, typed, why_not_strides, workgroup
 from wggml.backends.wgpu.ops._walk import Dim, Walk, finish, strides_of
@@ -161,7 +162,7 @@ def _get_blocks(b: PlanBuilder, t: Tensor) -> None:
 
 def _why_not_set(profile: DeviceProfile, t: Tensor) -> str | None:
     rows, ids = source(t, 0), source(t, 1)
-    if rows.type not in FLOATS or t.type not in FLOATS:
+    if rows.type not in FLOATS or t.type not in FLOATS | WRITABLE:
         return f"rows of type {type_name(rows.type)} into {type_name(t.type)}"
     if ids.type not in (Type.I32, Type.I64):
         return f"ids of type {type_name(ids.type)}"
@@ -170,6 +171,10 @@ def _why_not_set(profile: DeviceProfile, t: Tensor) -> str | None:
 
 def _emit_set(b: PlanBuilder, t: Tensor) -> None:
     rows, ids = source(t, 0), source(t, 1)
+    if t.type in WRITABLE:
+        label = f"set_rows {type_name(rows.type)} into {type_name(t.type)}"
+        encode(b, t, read_plain(b, rows, "src0"), rows.ne, label, ids)
+        return
     w = _set_walk(t, rows, ids)
     row = strides_of(t)[1]
     even = row % 2 == 0 and b.starts_on(t, 4)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.ops._blocks import convert, why_not_convert
 from wggml.backends.wgpu.ops._operands import bind_elementwise, source, workgroup
 from wggml.backends.wgpu.ops._walk import Walk, finish, walk
 from wggml.backends.wgpu.profile import DeviceProfile
@@ -22,12 +24,22 @@ CONVERTS = frozenset({Type.F32, Type.F16, Type.BF16, Type.I32})
 @dataclass(frozen=True, slots=True)
 class Place:
     """Part of a tensor's memory under a shape: sizes and byte strides of elements (blocks for
-    block formats), `offset` bytes from the tensor's start."""
+    block formats), `offset` bytes from the tensor's start. With `held` it lies at the start of that
+    scratch memory instead and has only the tensor's type."""
 
     t: Tensor
     ne: Shape4
     nb: Shape4
     offset: int = 0
+    held: Operand | None = None
+
+    @property
+    def at(self) -> int:
+        """Byte number of its first element in its memory."""
+        if self.held is not None:
+            return 0
+        assert self.t.data is not None
+        return self.t.data + self.offset
 
 
 def _place(t: Tensor) -> Place:
@@ -39,7 +51,8 @@ def _reshaped(p: Place, ne: Shape4) -> Place:
     """A contiguous place under another shape."""
     size = TRAITS[p.t.type].type_size
     nb1 = ne[0] * size
-    return Place(p.t, ne, (size, nb1, nb1 * ne[1], nb1 * ne[1] * ne[2]), p.offset)
+    nb = (size, nb1, nb1 * ne[1], nb1 * ne[1] * ne[2])
+    return Place(p.t, ne, nb, p.offset, p.held)
 
 
 def _width(*places: Place) -> int:
@@ -48,8 +61,7 @@ def _width(*places: Place) -> int:
     size = TRAITS[places[0].t.type].type_size
     values = [size]
     for p in places:
-        assert p.t.data is not None
-        values += [*p.nb, p.offset + p.t.data]
+        values += [*p.nb, p.at]
     return next(w for w in (4, 2, 1) if size % w == 0 and not any(v % w for v in values))
 
 
@@ -70,7 +82,7 @@ def copy(b: PlanBuilder, dst: Place, src: Place, label: str) -> None:
     store = "whole" if width == 4 else "pair" if pair else "atomic"
     groups = finish(w, 2 if pair else 1, workgroup(b.profile))
     # A source that shares words with an atomically written result is read atomically too.
-    shared = store == "atomic" and src.t.placed_in is dst.t.placed_in
+    shared = store == "atomic" and (src.held or src.t.placed_in) is (dst.held or dst.t.placed_in)
     elem = "vec4<u32>" if quads else "u32"
     operands, params = [], dict(w.params)
     for name, p in (("src0", src), ("dst", dst)):
@@ -97,7 +109,7 @@ def _both(dst: Place, src: Place) -> tuple[tuple[str, Place], tuple[str, Place]]
 
 
 def _starts(b: PlanBuilder, p: Place, nbytes: int) -> bool:
-    return b.starts_on(p.t, nbytes, p.offset)
+    return p.held is not None or b.starts_on(p.t, nbytes, p.offset)
 
 
 def _fine_walk(dst: Place, src: Place, n: int, width: int) -> Walk:
@@ -140,8 +152,9 @@ def _coarser(w: Walk, unit: int) -> Walk:
 
 def _operand(b: PlanBuilder, p: Place, name: str, elem: str) -> tuple[Operand, int]:
     """The place's bytes and how far into its first word it begins."""
-    assert p.t.data is not None
-    phase = (p.t.data + p.offset) % 4
+    if p.held is not None:
+        return replace(p.held, name=name, elem=elem, write=name == "dst"), 0
+    phase = p.at % 4
     size = TRAITS[p.t.type].type_size
     span = size + sum((n - 1) * s for n, s in zip(p.ne, p.nb, strict=True))
     op = b.operand(
@@ -156,15 +169,30 @@ def _operand(b: PlanBuilder, p: Place, name: str, elem: str) -> tuple[Operand, i
 
 def _why_not_copy(profile: DeviceProfile, t: Tensor) -> str | None:
     a = source(t, 0)
+    if _has_blocks(a, t):
+        return _why_not_blocks(profile, a, t)
     if a.type != t.type and not {a.type, t.type} <= CONVERTS:
         return f"conversion of {type_name(a.type)} to {type_name(t.type)}"
     if a.type != t.type and any(nb % TRAITS[s.type].type_size for s in (a, t) for nb in s.nb):
         return "strides that are not whole elements"
-    if a.ne != t.ne and not (a.is_contiguous() or t.is_contiguous()):
-        return "two strided layouts of different shape"
+    strided = a.ne != t.ne and not (a.is_contiguous() or t.is_contiguous())
+    if strided and a.type != t.type:
+        return "a conversion between two strided layouts of different shape"
     if a.type == t.type and _n_loops(a, t) > 4:
         return "blocks strided in four dimensions"
     return None
+
+
+def _has_blocks(a: Tensor, t: Tensor) -> bool:
+    return a.type != t.type and max(TRAITS[a.type].blck_size, TRAITS[t.type].blck_size) > 1
+
+
+def _why_not_blocks(profile: DeviceProfile, a: Tensor, t: Tensor) -> str | None:
+    if a.ne != t.ne:
+        shaped, other = (a, t) if a.is_contiguous() else (t, a)
+        if not shaped.is_contiguous() or other.ne[0] % TRAITS[shaped.type].blck_size:
+            return f"{type_name(a.type)} {a.ne} to {type_name(t.type)} {t.ne} across blocks"
+    return why_not_convert(profile, a, t)
 
 
 def _n_loops(a: Tensor, t: Tensor) -> int:
@@ -178,16 +206,13 @@ def _n_loops(a: Tensor, t: Tensor) -> int:
 def _emit_copy(b: PlanBuilder, t: Tensor) -> None:
     a = source(t, 0)
     if a.type == t.type:
-        src, dst = _place(a), _place(t)
-        if src.ne != dst.ne:
-            if a.is_contiguous():
-                src = _reshaped(src, dst.ne)
-            else:
-                dst = _reshaped(dst, src.ne)
-        copy(b, dst, src, f"{t.op.name.lower()} {type_name(t.type)}")
+        _copy_bits(b, t, a, f"{t.op.name.lower()} {type_name(t.type)}")
         return
     if a.ne != t.ne:
         a, t = (_like(a, t.ne), t) if a.is_contiguous() else (a, _like(t, a.ne))
+    if _has_blocks(a, t):
+        convert(b, t, a, f"{type_name(a.type)} to {type_name(t.type)}")
+        return
     bound = bind_elementwise(b, t, {"src0": a})
     bound.consts.pop("src0_vtype")
     b.dispatch(
@@ -200,10 +225,26 @@ def _emit_copy(b: PlanBuilder, t: Tensor) -> None:
     )
 
 
+def _copy_bits(b: PlanBuilder, t: Tensor, a: Tensor, label: str) -> None:
+    """t = a, of one type. Of two strided layouts of different shape `a` is first put in order."""
+    src, dst = _place(a), _place(t)
+    if src.ne != dst.ne and not (a.is_contiguous() or t.is_contiguous()):
+        held = b.scratch(math.prod(src.ne) * TRAITS[a.type].type_size, "u32", name="dst")
+        flat = _reshaped(Place(a, src.ne, src.nb, held=held), src.ne)
+        copy(b, flat, src, f"{label}, values in order")
+        src = _reshaped(flat, dst.ne)
+    elif src.ne != dst.ne and a.is_contiguous():
+        src = _reshaped(src, dst.ne)
+    elif src.ne != dst.ne:
+        dst = _reshaped(dst, src.ne)
+    copy(b, dst, src, label)
+
+
 def _like(t: Tensor, ne: Shape4) -> Tensor:
     """Contiguous `t` under another shape."""
     view = Tensor(t.type, ne, contiguous_nb(t.type, ne), view_src=t.view_src or t)
     view.buffer, view.data, view.name = t.buffer, t.data, t.name
+    view.view_offs = t.view_offs
     return view
 
 
