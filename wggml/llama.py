@@ -65,8 +65,9 @@ class Stats:
     """What a `Llama` did so far. Times are wall seconds, sizes bytes.
 
     `host_us_per_token` is processor time of the calling thread for each generated token that reused
-    its graph, from its arrival to the wait for results: inputs, recording, submitting (and the
-    kernels themselves where the CPU computes); `rebuild_ms` the same for each graph that was built.
+    its graph, from its arrival to its logits: inputs, recording, submitting, reading back (and the
+    kernels themselves where the CPU computes), without `ahead_us_per_token`, what was done for the
+    next token while the device computed; `rebuild_ms` the same for each graph that was built.
     Wall time would count the driver's threads, which take the cores as soon as work is submitted.
     """
 
@@ -83,6 +84,7 @@ class Stats:
     graphs_built: int = 0
     graphs_reused: int = 0
     host_us_per_token: float = 0.0
+    ahead_us_per_token: float = 0.0
     rebuild_ms: float = 0.0
     dispatches_per_token: float = 0.0
     phases_ms: dict[str, float] = field(default_factory=dict)
@@ -293,6 +295,7 @@ class Llama:
             "wait": s.wait_seconds,
             "dispatches": sum(b.counters.dispatches for b in self.context.backends),
             "host": s.reuse_cpu_seconds,
+            "ahead": s.ahead_cpu_seconds,
             "reused": s.graphs_reused,
         }
 
@@ -321,6 +324,7 @@ class Llama:
             graphs_built=s.graphs_built,
             graphs_reused=s.graphs_reused,
             host_us_per_token=(s.reuse_cpu_seconds - base.get("host", 0.0)) / reused * 1e6,
+            ahead_us_per_token=(s.ahead_cpu_seconds - base.get("ahead", 0.0)) / reused * 1e6,
             rebuild_ms=s.rebuild_cpu_seconds / max(s.graphs_built, 1) * 1e3,
             dispatches_per_token=(dispatches - base.get("dispatches", 0)) / n,
             phases_ms=phases,

@@ -32,6 +32,7 @@ def sample_stats() -> Stats:
         graphs_built=2,
         graphs_reused=19,
         host_us_per_token=1500.0,
+        ahead_us_per_token=300.0,
         dispatches_per_token=302.0,
         phases_ms={"build": 0.25, "wait": 30.0},
         peak_rss=300 * 2**20,

@@ -29,7 +29,8 @@ def summary(stats: Stats, *, perf: bool) -> str:
         rows += [
             (
                 "host time",
-                f"{stats.host_us_per_token:.0f} µs per token, "
+                f"{stats.host_us_per_token:.0f} µs per token"
+                f" (and {stats.ahead_us_per_token:.0f} while the device computes), "
                 f"{stats.rebuild_ms:.0f} ms per graph built (processor time)",
             ),
             ("dispatches", f"{stats.dispatches_per_token:.0f} per token"),

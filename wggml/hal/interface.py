@@ -180,7 +180,10 @@ class Device(ABC):
 
 @dataclass(slots=True)
 class Counters:
-    """What a backend did since it was made; a test may assert that a field stands still."""
+    """What a backend did since it was made; a test may assert that a field stands still.
+
+    `ahead_seconds` is processor time spent on a later run while the device computed this one.
+    """
 
     graphs: int = 0
     plans_built: int = 0
@@ -195,6 +198,7 @@ class Counters:
     bytes_uploaded: int = 0
     bytes_downloaded: int = 0
     host_seconds: float = 0.0
+    ahead_seconds: float = 0.0
 
     def copy(self) -> Counters:
         """A snapshot."""

@@ -112,10 +112,11 @@ class ContextStats:
     submit_seconds: float = 0.0
     wait_seconds: float = 0.0
     build_seconds: float = 0.0
-    # this thread's own processor time up to the wait for results, of runs that reused their graph
-    # and of those that built one
+    # this thread's own processor time, of runs that reused their graph and of those that built one;
+    # what it did for the next run while a device computed is counted apart
     reuse_cpu_seconds: float = 0.0
     rebuild_cpu_seconds: float = 0.0
+    ahead_cpu_seconds: float = 0.0
 
 
 class LlamaContext:
@@ -254,7 +255,7 @@ class LlamaContext:
                 f(None)
 
     def _process(self, ubatch: Ubatch) -> Logits:
-        t0, cpu0 = time.perf_counter(), time.thread_time()
+        t0, cpu0, ahead0 = time.perf_counter(), time.thread_time(), self._ahead_seconds()
         built = self.stats.graphs_built
         slots = self.kv.prepare(ubatch)
         try:
@@ -267,8 +268,10 @@ class LlamaContext:
             self._use_threads(ubatch.n_tokens)
             self.sched.graph_compute_async(active.graph)
             t3 = time.perf_counter()
-            self._count_host(time.thread_time() - cpu0, reused=self.stats.graphs_built == built)
             logits = self._read(active, ubatch.n_outputs)
+            ahead = self._ahead_seconds() - ahead0
+            cpu = time.thread_time() - cpu0 - ahead
+            self._count_host(cpu, ahead, reused=self.stats.graphs_built == built)
         except BaseException:
             self.kv.undo(slots)
             self._active = None
@@ -325,7 +328,11 @@ class LlamaContext:
             for f in self._set_threads:
                 f(n)
 
-    def _count_host(self, seconds: float, *, reused: bool) -> None:
+    def _ahead_seconds(self) -> float:
+        return sum(b.counters.ahead_seconds for b in self.backends)
+
+    def _count_host(self, seconds: float, ahead: float, *, reused: bool) -> None:
+        self.stats.ahead_cpu_seconds += ahead
         if reused:
             self.stats.reuse_cpu_seconds += seconds
         else:

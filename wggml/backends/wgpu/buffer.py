@@ -103,6 +103,15 @@ class WgpuBuffer(Buffer):
             return weights.read(self, t, offset, n)
         return self.read_bytes(at, n)
 
+    def get_tensor_into(self, t: Tensor, out: Bytes, offset: int = 0) -> None:
+        """As `get_tensor`, into an array of the caller's: one copy less."""
+        at = self._place(t, offset, out.nbytes)
+        direct = out.flags.c_contiguous and out.dtype == np.uint8 and out.ndim == 1
+        if weights.is_packed(t) or at % 4 or out.nbytes % 4 or not direct or not out.nbytes:
+            out[:] = self.get_tensor(t, offset, out.nbytes)
+        else:
+            self.device.reader.read_into(self.gpu, at, out)
+
     def memset_tensor(self, t: Tensor, value: int, offset: int, nbytes: int) -> None:
         self.set_tensor(t, np.full(nbytes, value, np.uint8), offset)
 

@@ -38,6 +38,8 @@ class Plan:
     uniforms: Any
     scratch: Any = None
     recorder: Any = None  # what encode.py prepared for this plan
+    runs: int = 0
+    ahead: Any = None  # command buffers for the next run, encoded while the last one computed
 
     def is_alive(self) -> bool:
         """False once a buffer it binds was freed."""
@@ -45,6 +47,7 @@ class Plan:
 
     def free(self) -> None:
         """Drop the plan's own buffer."""
+        self.ahead = None
         if self.uniforms is not None:
             self.uniforms.destroy()
             self.uniforms = None

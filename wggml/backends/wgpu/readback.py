@@ -18,7 +18,7 @@ _PIECE = 64 << 20  # larger reads go in pieces of this size
 
 
 class Reader:
-    """`read` copies a byte range of a GPU buffer; it waits for all work submitted before."""
+    """Copies byte ranges of GPU buffers to the host; waits for all work submitted before."""
 
     def __init__(self, device: WgpuDevice) -> None:
         self.device = device
@@ -32,14 +32,18 @@ class Reader:
         begin = offset // 4 * 4
         end = -(-(offset + nbytes) // 4) * 4
         out = np.empty(end - begin, np.uint8)
+        self.read_into(gpu, begin, out)
+        return out[offset - begin : offset - begin + nbytes]
+
+    def read_into(self, gpu: Any, offset: int, out: Bytes) -> None:
+        """Fill `out` with the bytes from `offset` on; both are whole words."""
         try:
             for at in range(0, len(out), _PIECE):
-                self._piece(gpu, begin + at, out[at : at + _PIECE])
+                self._piece(gpu, offset + at, out[at : at + _PIECE])
         except Exception as e:
-            doing = f"reading {nbytes} bytes back"
+            doing = f"reading {len(out)} bytes back"
             raise translate(e, doing, self.device.name) from e
-        self._trap.raise_pending(f"reading {nbytes} bytes back", self.device.name)
-        return out[offset - begin : offset - begin + nbytes]
+        self._trap.raise_pending(f"reading {len(out)} bytes back", self.device.name)
 
     def _piece(self, gpu: Any, offset: int, out: Bytes) -> None:
         size = len(out)
