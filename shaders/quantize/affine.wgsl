@@ -1,6 +1,6 @@
 // Formats with a scale and a minimum for a group of values: Q2_K Q4_K Q5_K.
-{$ set group, top, first_step, count, scale_top = {
-    "q2_K": (16, 3, -0.5, 15, 15), "q4_K": (32, 15, -1.0, 20, 63), "q5_K": (32, 31, -0.5, 15, 63),
+{$ set group, top, first_step, count = {
+    "q2_K": (16, 3, -0.5, 15), "q4_K": (32, 15, -1.0, 20), "q5_K": (32, 31, -0.5, 15),
 }[dst_type] $}
 const GROUP = {{ group }}u;
 const TOP = {{ top }}.0;
@@ -51,7 +51,8 @@ fn fit_affine(first: u32, mean: f32) -> vec2<f32> {
     var least = fit_error(first, mean, inverse, low, scale, low);
     set_codes(first, inverse, low);
     for (var k = 0u; k <= {{ count }}u; k++) {
-        inverse = ({{ first_step }} + 0.1 * f32(k) + TOP) / (high - low);
+        // max changes nothing: it keeps compilers from adding the two constants up first
+        inverse = (max({{ first_step }} + 0.1 * f32(k), -1.0) + TOP) / (high - low);
         var sum_l = 0.0;
         var sum_l2 = 0.0;
         var sum_xl = 0.0;
@@ -94,9 +95,10 @@ $$ endif
         fits[g] = fit_affine(g * GROUP, mean);
         most = max(most, fits[g]);
     }
-    let d = put_half({{ 80 if dst_type == "q2_K" else 0 }}u, most.x / {{ scale_top }}.0);
-    let dmin = put_half({{ 82 if dst_type == "q2_K" else 2 }}u, most.y / {{ scale_top }}.0);
-    let inverse = select(vec2<f32>({{ scale_top }}.0) / most, vec2<f32>(0.0), most == vec2<f32>(0.0));
+    most = select(most, vec2<f32>(0.0), most == vec2<f32>(0.0)); // no -0
+    let d = put_half({{ 80 if dst_type == "q2_K" else 0 }}u, most.x / P.top);
+    let dmin = put_half({{ 82 if dst_type == "q2_K" else 2 }}u, most.y / P.top);
+    let inverse = select(vec2<f32>(P.top) / most, vec2<f32>(0.0), most == vec2<f32>(0.0));
     for (var g = 0u; g < {{ 256 // group }}u; g++) {
         let steps = vec2<u32>(vec2<i32>(round(inverse * fits[g]))) & vec2<u32>(255u);
 $$ if dst_type == "q2_K"

@@ -51,9 +51,9 @@ fn signed_peak(first: u32, n: u32) -> f32 {
     return peak;
 }
 
-// 1 / d, and 0 where d is 0 or so small that 1 / d overflows.
+// 1 / d, and 0 where d is 0 or below the smallest normal number, which devices may take for 0.
 fn inverse_of(d: f32) -> f32 {
-    return select(1.0 / d, 0.0, abs(d) < 2.9387359e-39);
+    return select(1.0 / d, 0.0, abs(d) < 1.1754944e-38);
 }
 
 // To nearest, halves away from zero.

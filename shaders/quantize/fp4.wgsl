@@ -42,7 +42,7 @@ fn half_of_e4m3(b: u32) -> f32 {
 }
 fn encode() {
     for (var g = 0u; g < 4u; g++) {
-        let d = to_e4m3(abs(signed_peak(g * 16u, 16u)) / 6.0);
+        let d = to_e4m3(abs(signed_peak(g * 16u, 16u)) / P.top);
         put(g, d);
         closest_fp4(g * 16u, 16u, half_of_e4m3(d));
         put_nibbles(4u + g * 8u, g * 16u, 8u);

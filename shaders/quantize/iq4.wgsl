@@ -27,7 +27,7 @@ fn level_sums(first: u32, inverse: f32) -> vec2<f32> {
 fn fit_levels(first: u32, tries: i32) -> f32 {
     let peak = signed_peak(first, 32u);
     if (abs(peak) < 1e-15) { return 0.0; }
-    var sums = level_sums(first, 1.0 / ({{ "-" if dst_type == "iq4_xs" else "" }}peak / -127.0));
+    var sums = level_sums(first, 1.0 / ({{ "-" if dst_type == "iq4_xs" else "" }}peak / -P.top));
     var d = select(0.0, sums.x / sums.y, sums.y > 0.0);
     var best = d * sums.x;
     for (var step = -tries; step <= tries && tries > 0; step++) {
@@ -48,7 +48,7 @@ fn encode_levels(first: u32, inverse: f32) {
 $$ if dst_type == "iq4_nl"
 fn encode() {
     put(0u, f16_bits(fit_levels(0u, 0)));
-    encode_levels(0u, inverse_of(signed_peak(0u, 32u) / -127.0)); // the codes of the first guess
+    encode_levels(0u, inverse_of(signed_peak(0u, 32u) / -P.top)); // the codes of the first guess
     put_nibbles(2u, 0u, 16u);
 }
 $$ else

@@ -5,7 +5,8 @@
 // Bindings: src0 (f32, or 16-bit floats in u32 words), ids (u32: an i64 takes two), dst: u32 words,
 // atomic where blocks share them. Params: blocks (a row), n1, n2, n_units; strides of src0 in
 // elements, of dst in bytes; dst_byte, the first block's place in its word; ids_s0 .. ids_s2 and
-// ids_n1, ids_n2 (words, sizes), dst_rows. Grid: one lane per block, flat.
+// ids_n1, ids_n2 (words, sizes), dst_rows; top, what a largest value is divided by: as a constant it
+// would become a factor, which rounds differently. Grid: one lane per block, flat.
 // Limits: row numbers below 2^32. Scales past f16's range become 65504.
 {{ decls }}
 {$ include "include/grid.wgsl" $}

@@ -23,7 +23,7 @@ fn encode() {
         low = min(low, value(i));
         high = max(high, value(i));
     }
-    let d = (high - low) / {{ top }}.0;
+    let d = (high - low) / P.top;
     put(0u, f16_bits(d));
     put(2u, f16_bits(low));
     let inverse = inverse_of(d);
@@ -37,7 +37,7 @@ $$ endif
 }
 $$ elif dst_type == "q8_0"
 fn encode() {
-    let d = abs(signed_peak(0u, 32u)) / 127.0;
+    let d = abs(signed_peak(0u, 32u)) / P.top;
     put(0u, f16_bits(d));
     let inverse = inverse_of(d);
     for (var i = 0u; i < 32u; i++) {

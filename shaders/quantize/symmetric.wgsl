@@ -79,7 +79,7 @@ fn encode() {
         scales[g] = fit(g * 16u);
         if (abs(scales[g]) > abs(most)) { most = scales[g]; }
     }
-    if (abs(most) < {{ "1e-15" if dst_type == "q6_K" else "1e-38" }}) { return; } // all bytes zero
+    if (abs(most) < {{ "1e-15" if dst_type == "q6_K" else "1.1754944e-38" }}) { return; } // all bytes zero
     let inverse = -{{ top }}.0 / most;
     let d = put_half({{ 108 if dst_type == "q3_K" else 208 }}u, 1.0 / inverse);
     for (var g = 0u; g < 16u; g++) {

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 READABLE = frozenset(FIELDS)
 WRITABLE = frozenset(t for t in FIELDS if can_quantize(t) and t not in CODEBOOKS)
+# What the largest value, range or scale of a group is divided by.
+TOPS: dict[Type, float] = {
+    Type.Q4_1: 15.0, Type.Q5_1: 31.0, Type.Q8_0: 127.0, Type.NVFP4: 6.0, Type.IQ4_NL: 127.0,
+    Type.IQ4_XS: 127.0, Type.Q2_K: 15.0, Type.Q4_K: 63.0, Type.Q5_K: 63.0,
+}  # fmt: skip
 CHUNK = 32  # values a lane decodes
 # A lane searches the scales of a block for itself: few lanes a workgroup spread blocks over cores.
 ENCODE_LANES = 32
@@ -127,7 +132,7 @@ def encode(
             "block_size": block, "block_bytes": size,
         },
         params={
-            **more, "blocks": blocks, "n1": ne[1], "n2": ne[2], "n_units": units,
+            **more, "top": TOPS.get(dst.type, 1.0), "blocks": blocks, "n1": ne[1], "n2": ne[2], "n_units": units,
             "dst_byte": phase, **{f"dst_s{i}": nb for i, nb in enumerate(dst.nb)},
         },
         groups=math.ceil(units / wg),
