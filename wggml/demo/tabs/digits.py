@@ -87,6 +87,7 @@ class DigitsTab:
                 draw.add_polyline(points, u32(p.text), thick, 0)
             for end in (points[0], points[-1]):
                 draw.add_circle_filled(end, thick / 2, u32(p.text))
+
     def _follow_mouse(self, paper: Rect) -> None:
         """Add to the stroke while the button is held on the paper; classify as it grows."""
         if imgui.is_item_activated():
