@@ -10,6 +10,7 @@ import os
 from importlib import import_module
 from typing import Any
 
+from wggml.backends.wgpu.c_types import resolve_ahead
 from wggml.errors import AllocationError, DeviceError, DeviceLostError, WggmlError
 
 ENV_MODULE = "WGGML_WGPU_MODULE"
@@ -21,7 +22,10 @@ def module() -> Any:
     """The wgpu-py compatible package; `DeviceError` when it cannot be loaded."""
     name = os.environ.get(ENV_MODULE) or "wgpu"
     try:
-        return import_module(name)
+        wgpu = import_module(name)
+        if name == "wgpu":
+            resolve_ahead(import_module("wgpu.backends.wgpu_native").ffi)
+        return wgpu
     except (ImportError, OSError, RuntimeError) as e:
         raise DeviceError(f"the WebGPU package {name!r} cannot be loaded: {e}") from e
 
