@@ -5,6 +5,7 @@
 // Bindings: dy, x, dst (f32; dst may be dy or x). Params: n, n1, n2, n_rows, strides in elements;
 // inv_n, eps or scale. Grid: one workgroup of W lanes a row, flat. Limits: none on the row length.
 {{ decls }}
+{$ from "include/rows.wgsl" import row_coords $}
 {$ include "include/grid.wgsl" $}
 {$ from "include/reduce.wgsl" import reduction with context $}
 {{ reduction("sums", "a + b", "vec2<f32>") }}
@@ -16,10 +17,7 @@ fn main(
 ) {
     let row = flat_group(wg);
     if (row >= P.n_rows) { return; }
-    let plane = row / P.n1;
-    let i1 = row - plane * P.n1;
-    let i3 = plane / P.n2;
-    let i2 = plane - i3 * P.n2;
+{{ row_coords("row") }}
     let g = P.off_dy + i1 * P.dy_s1 + i2 * P.dy_s2 + i3 * P.dy_s3;
     let x = P.off_x + i1 * P.x_s1 + i2 * P.x_s2 + i3 * P.x_s3;
     let y = P.off_dst + i1 * P.dst_s1 + i2 * P.dst_s2 + i3 * P.dst_s3;

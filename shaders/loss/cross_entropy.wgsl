@@ -6,6 +6,7 @@
 // Params: n, n1, n2, n_rows, strides in elements, scale.
 // Grid: one workgroup of W lanes a row, flat. Limits: none on the row length.
 {{ decls }}
+{$ from "include/rows.wgsl" import row_coords $}
 {$ include "include/grid.wgsl" $}
 {$ from "include/reduce.wgsl" import reduction with context $}
 {{ reduction("row_max", "max(a, b)") }}
@@ -18,10 +19,7 @@ fn main(
 ) {
     let row = flat_group(wg);
     if (row >= P.n_rows) { return; }
-    let plane = row / P.n1;
-    let i1 = row - plane * P.n1;
-    let i3 = plane / P.n2;
-    let i2 = plane - i3 * P.n2;
+{{ row_coords("row") }}
     let x = P.off_logits + i1 * P.logits_s1 + i2 * P.logits_s2 + i3 * P.logits_s3;
     let p = P.off_labels + i1 * P.labels_s1 + i2 * P.labels_s2 + i3 * P.labels_s3;
 

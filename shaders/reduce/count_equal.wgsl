@@ -4,6 +4,7 @@
 // Bindings: src0, src1 (with `compare`), dst (u32). Params: n, n_rows; with `compare` n1, n2, strides
 // in elements. Grid: one workgroup of W lanes a row, flat. Limits: fewer than 2^32 values.
 {{ decls }}
+{$ from "include/rows.wgsl" import row_coords $}
 {$ include "include/grid.wgsl" $}
 {$ from "include/reduce.wgsl" import reduction with context $}
 {{ reduction("sum", "a + b", "u32") }}
@@ -17,10 +18,7 @@ fn main(
     if (row >= P.n_rows) { return; }
     var count = 0u;
 $$ if compare
-    let plane = row / P.n1;
-    let i1 = row - plane * P.n1;
-    let i3 = plane / P.n2;
-    let i2 = plane - i3 * P.n2;
+{{ row_coords("row") }}
     let x = P.off_src0 + i1 * P.src0_s1 + i2 * P.src0_s2 + i3 * P.src0_s3;
     let z = P.off_src1 + i1 * P.src1_s1 + i2 * P.src1_s2 + i3 * P.src1_s3;
     for (var i = lane; i < P.n; i += {{ W }}u) {

@@ -4,6 +4,7 @@
 // Bindings: src0, dst (f32; dst may be src0). Params: n, share (values of a lane), n1, n2, n_rows,
 // strides in elements. Grid: one workgroup of W lanes a row, flat. Limits: none.
 {{ decls }}
+{$ from "include/rows.wgsl" import row_coords $}
 {$ include "include/grid.wgsl" $}
 var<workgroup> shares: array<f32, {{ W }}>;
 
@@ -14,10 +15,7 @@ fn main(
 ) {
     let row = flat_group(wg);
     if (row >= P.n_rows) { return; }
-    let plane = row / P.n1;
-    let i1 = row - plane * P.n1;
-    let i3 = plane / P.n2;
-    let i2 = plane - i3 * P.n2;
+{{ row_coords("row") }}
     let x = P.off_src0 + i1 * P.src0_s1 + i2 * P.src0_s2 + i3 * P.src0_s3;
     let y = P.off_dst + i1 * P.dst_s1 + i2 * P.dst_s2 + i3 * P.dst_s3;
     let begin = min(lane * P.share, P.n);

@@ -3,6 +3,7 @@
 // Bindings: src0, dst (f32). Params: n, n1, n2, n_rows, strides in elements, scale.
 // Grid: one workgroup of W lanes a row, flat. Limits: none.
 {{ decls }}
+{$ from "include/rows.wgsl" import row_coords $}
 {$ include "include/grid.wgsl" $}
 {$ from "include/reduce.wgsl" import reduction with context $}
 {{ reduction("sum", "a + b") }}
@@ -14,10 +15,7 @@ fn main(
 ) {
     let row = flat_group(wg);
     if (row >= P.n_rows) { return; }
-    let plane = row / P.n1;
-    let i1 = row - plane * P.n1;
-    let i3 = plane / P.n2;
-    let i2 = plane - i3 * P.n2;
+{{ row_coords("row") }}
     let x = P.off_src0 + i1 * P.src0_s1 + i2 * P.src0_s2 + i3 * P.src0_s3;
     var acc = 0.0;
     for (var i = lane; i < P.n; i += {{ W }}u) { acc += {{ src0 }}[x + i * P.src0_s0]; }

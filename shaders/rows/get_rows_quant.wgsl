@@ -6,6 +6,7 @@
 // row0 and row1: the rows that are bound. Grid: one lane per chunk, flat. Limits: none.
 {$ import "mul_mat/weights.wgsl" as W with context $}
 {{ decls }}
+{$ from "include/rows.wgsl" import row_coords $}
 {$ include "include/grid.wgsl" $}
 {{ W.functions() }}
 
@@ -18,10 +19,7 @@ fn main(
     if (unit_id >= P.n_units) { return; }
     let id = unit_id / P.chunks;
     let piece = unit_id - id * P.chunks;
-    let plane = id / P.n1;
-    let i1 = id - plane * P.n1;
-    let i3 = plane / P.n2;
-    let i2 = plane - i3 * P.n2;
+{{ row_coords("id") }}
     let row = {{ ids }}[P.off_ids + i1 * P.ids_s0 + i2 * P.ids_s1 + i3 * P.ids_s2];
     if (row < P.row0 || row >= P.row1) { return; }
     let b = piece / {{ W.super }}u;

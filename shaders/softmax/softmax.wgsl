@@ -5,6 +5,7 @@
 // Params: n, n1, n2, n_rows, strides in elements, scale, slope_lo, slope_hi, n_head_log2.
 // Grid: one workgroup of W lanes a row, flat. Limits: none on the row length.
 {{ decls }}
+{$ from "include/rows.wgsl" import row_coords $}
 {$ include "include/grid.wgsl" $}
 {$ include "include/half.wgsl" $}
 {$ from "include/reduce.wgsl" import reduction with context $}
@@ -20,10 +21,7 @@ fn main(
 ) {
     let row = flat_group(wg);
     if (row >= P.n_rows) { return; }
-    let plane = row / P.n1;
-    let i1 = row - plane * P.n1;
-    let i3 = plane / P.n2;
-    let i2 = plane - i3 * P.n2;
+{{ row_coords("row") }}
     let x = P.off_src0 + i1 * P.src0_s1 + i2 * P.src0_s2 + i3 * P.src0_s3;
     let y = P.off_dst + i1 * P.dst_s1 + i2 * P.dst_s2 + i3 * P.dst_s3;
 $$ if mask_type

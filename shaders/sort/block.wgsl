@@ -7,6 +7,7 @@
 // a block), keep (pairs written of a block), total (pairs written of a row), flip (~0 for descending).
 // Grid: one workgroup of W lanes a block, flat. Limits: CAPACITY * 8 bytes of workgroup memory.
 {{ decls }}
+{$ from "include/rows.wgsl" import row_coords $}
 {$ include "include/grid.wgsl" $}
 {$ include "sort/pairs.wgsl" $}
 var<workgroup> pairs: array<vec2<u32>, {{ CAPACITY }}>;
@@ -20,10 +21,7 @@ fn main(
     if (unit_id >= P.n_units) { return; }
     let row = unit_id / P.blocks;
     let block = unit_id - row * P.blocks;
-    let plane = (P.row0 + row) / P.n1;
-    let i1 = P.row0 + row - plane * P.n1;
-    let i3 = plane / P.n2;
-    let i2 = plane - i3 * P.n2;
+{{ row_coords("P.row0 + row") }}
     let x = P.off_src0 + i1 * P.src0_s1 + i2 * P.src0_s2 + i3 * P.src0_s3;
     let first = block * P.size;
     for (var i = lane; i < P.size; i += {{ W }}u) {

@@ -6,6 +6,7 @@
 // have fewer), out_run, out_total (pairs kept of a merged run, of a row), row0, and if `last` n1, n2,
 // dst strides. Grid: one lane per pair, flat. Limits: none.
 {{ decls }}
+{$ from "include/rows.wgsl" import row_coords $}
 {$ include "include/grid.wgsl" $}
 {$ include "sort/pairs.wgsl" $}
 
@@ -31,10 +32,7 @@ fn main(
     let place = i - run * P.run + low - first;
     if (place >= P.out_run) { return; }
 $$ if last
-    let plane = (P.row0 + row) / P.n1;
-    let i1 = P.row0 + row - plane * P.n1;
-    let i3 = plane / P.n2;
-    let i2 = plane - i3 * P.n2;
+{{ row_coords("P.row0 + row") }}
     {{ dst }}[P.off_dst + i1 * P.dst_s1 + i2 * P.dst_s2 + i3 * P.dst_s3 + place] = pair.y;
 $$ else
     {{ dst }}[P.off_dst + row * P.out_total + (run >> 1u) * P.out_run + place] = pair;
