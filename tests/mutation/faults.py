@@ -26,6 +26,7 @@ class Fault:
     new: str
     ops: str
     on: str = "lavapipe"
+    cases: str = ""  # searched in their ids and parameters, where an op has very many
 
     @property
     def name(self) -> str:

@@ -17,8 +17,8 @@ from tests.conftest import REPO, find_adapter
 from tests.mutation.faults import Fault, all_faults
 
 Verdict = Literal["caught", "survived", "invalid", "skipped"]
-# The slowest take a few seconds. An endless loop would be seen by a user too, but the list has none:
-# running out of time says something about this machine.
+# The slowest take seconds, and no fault in the list makes a loop endless: running out of time says
+# something about this machine.
 LIMIT_SECONDS = 240
 DATA = REPO / "tests" / "data" / "ops"
 
@@ -97,7 +97,8 @@ def _cases(fault: Fault) -> Iterator[Any]:
     from wggml.testing.builtin import iter_builtin
     from wggml.testing.opcases import iter_cases
 
-    for pair in zip_longest(iter_builtin(fault.ops), iter_cases(DATA, fault.ops)):
+    own = iter_builtin(fault.ops, fault.cases)
+    for pair in zip_longest(own, iter_cases(DATA, fault.ops, fault.cases)):
         yield from (case for case in pair if case is not None)
 
 

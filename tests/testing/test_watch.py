@@ -20,7 +20,8 @@ from wggml.errors import UsageError
 from wggml.hal.interface import DeviceType
 from wggml.hal.registry import default_registry
 from wggml.testing.selection import Selection
-from wggml.testing.watch import Round, Watcher
+from wggml.testing.watch import Outcome, Round, Watcher
+from wggml.testing.watch.watcher import OnOutcome
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "ops"
 SOFTMAX = "softmax/softmax.wgsl"
@@ -33,6 +34,7 @@ def shaders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "shaders"
     shutil.copytree(templates.shader_dir(), folder)
     monkeypatch.setenv(templates.ENV_SHADERS, str(folder))
+    monkeypatch.setattr(templates, "shader_dir", lambda: folder)  # nobody else's edits
     monkeypatch.chdir(tmp_path)
     return folder
 
@@ -129,9 +131,7 @@ def test_an_edit_runs_the_cases_that_use_the_template(watcher: Watcher, shaders:
     assert other is not None and other.edited == {"mine.wgsl"} and not other.outcomes
 
 
-def test_a_compile_error_is_shown_with_the_templates_line(
-    watcher: Watcher, shaders: Path
-) -> None:
+def test_a_compile_error_is_shown_with_the_templates_line(watcher: Watcher, shaders: Path) -> None:
     watcher.first()
     path = shaders / SOFTMAX
     line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "exp(" in text)
@@ -208,12 +208,12 @@ def test_what_a_person_sees(shaders: Path, monkeypatch: pytest.MonkeyPatch) -> N
     edits = iter([text.replace("exp(", "no_such_function("), text])
     wait = Watcher.wait
 
-    def edit_and_wait(self: Watcher, timeout: float) -> Round | None:
+    def edit_and_wait(self: Watcher, timeout: float, told: OnOutcome) -> Round | None:
         following = next(edits, None)
         if following is None:
             raise KeyboardInterrupt
         path.write_text(following)
-        return wait(self, PATIENCE)
+        return wait(self, PATIENCE, told)
 
     monkeypatch.setattr(Watcher, "wait", edit_and_wait)
     out = StringIO()
@@ -235,3 +235,42 @@ def test_a_device_with_shaders_is_found(shaders: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(type(default_registry()), "devices", lambda self: chosen.devices)
     with pytest.raises(UsageError, match="needs a GPU adapter"):
         cli.pick(chosen)
+
+
+def test_the_next_edit_ends_a_round(watcher: Watcher, shaders: Path) -> None:
+    """And what was left out runs with the next one, whatever it uses."""
+    first = watcher.first()
+    path = shaders / SOFTMAX
+    text = path.read_text()
+
+    def save_again(outcome: Outcome) -> None:
+        path.write_text(text + "// second\n")
+
+    path.write_text(text + "// first\n")
+    ended = watcher.wait(PATIENCE, save_again)
+    assert ended is not None and len(ended.outcomes) == 1 and ended.left_out > 2
+    after = watcher.wait(PATIENCE)
+    assert after is not None and len(after.outcomes) == 1 + ended.left_out
+    assert after.count("pass") == len(after.outcomes) < len(first.outcomes)
+    path.write_text(text)
+    watcher._next = frozenset({"unused.wgsl"})
+    assert watcher.poll() is not None
+
+
+def test_one_case_of_each_kind_comes_first(watcher: Watcher) -> None:
+    watcher.first()
+    ids = watcher._in_order(list(watcher.titles))
+    kinds = [watcher._last[id].templates for id in ids]
+    n = len(set(kinds))
+    assert n >= 2 and len(set(kinds[:n])) == n
+    watcher._last[ids[-1]] = Outcome(ids[-1], "fail", "", kinds[-1])
+    assert watcher._in_order(ids)[0] == ids[-1]
+
+
+def test_a_long_round_says_how_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = StringIO()
+    monkeypatch.setattr(cli, "INTERIM_SECONDS", -1.0)
+    interim = cli.Interim(Console(file=out))
+    for status in ("pass", "fail"):
+        interim(Outcome("A/1", status))  # type: ignore[arg-type]
+    assert out.getvalue() == "so far 1 passed, 0 failed; going on\n"

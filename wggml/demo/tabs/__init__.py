@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 def make_tabs(app: App) -> list[Tab]:
     """The tabs in their order."""
     from wggml.demo.tabs.digits import DigitsTab
+    from wggml.demo.tabs.machine import MachineTab
     from wggml.demo.tabs.think import ThinkTab
+    from wggml.demo.tabs.upscale import UpscaleTab
 
-    return [ThinkTab(app), DigitsTab(app)]
+    return [ThinkTab(app), MachineTab(app), DigitsTab(app), UpscaleTab(app)]

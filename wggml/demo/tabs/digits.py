@@ -62,10 +62,13 @@ class DigitsTab:
     def _paper(self, ui: Ui) -> None:
         at, room = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail()
         side = min(room.x, room.y)
+        imgui.set_cursor_screen_pos((at.x + room.x - 74, at.y - 38))
+        if ui.button("digits.clear", f"{Icon.ERASE}  Clear", width=74, enabled=bool(self.strokes)):
+            self.strokes.clear()
+            self.digits.classify(self.strokes)
         draw, p = imgui.get_window_draw_list(), ui.p
         paper = (at.x + (room.x - side) / 2, at.y, side, side)
         imgui.set_cursor_screen_pos(paper[:2])
-        imgui.set_next_item_allow_overlap()  # of the button on it
         imgui.invisible_button("##paper", (side, side))
         ui.place("digits.canvas")
         self._follow_mouse(paper)
@@ -84,11 +87,6 @@ class DigitsTab:
                 draw.add_polyline(points, u32(p.text), thick, 0)
             for end in (points[0], points[-1]):
                 draw.add_circle_filled(end, thick / 2, u32(p.text))
-        if self.strokes:
-            imgui.set_cursor_screen_pos((paper[0] + side - 82, paper[1] + 8))
-            if ui.button("digits.clear", f"{Icon.ERASE}  Clear", width=74):
-                self.strokes.clear()
-                self.digits.classify(self.strokes)
 
     def _follow_mouse(self, paper: Rect) -> None:
         """Add to the stroke while the button is held on the paper; classify as it grows."""

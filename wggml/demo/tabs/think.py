@@ -384,17 +384,19 @@ class ThinkTab:
                 draw.add_rect_filled((start, low), (start + full * value, high), u32(fill), 2)
 
     def _time(self, ui: Ui, s: ChatState, rect: Rect) -> None:
+        if ui.button("think.trace", f"{Icon.CLOCK}  Measure a token", enabled=s.n_ctx > 0):
+            self.chat.trace()
         if not s.families:
-            ui.text(
-                "Measured for one token after each answer, where the adapter has timestamps.",
-                colour=ui.p.faint, wrap=True,
-            )  # fmt: skip
+            ui.text("Where a token's time goes, by op family, each dispatch timed by the device.",
+                    colour=ui.p.dim, wrap=True)  # fmt: skip
             return
+        imgui.same_line()
+        imgui.align_text_to_frame_padding()
+        ui.label(f"{s.families_of:.1f} ms in all")
         x, y, w, _ = rect
-        ui.draw_text(x, y + 2, f"{s.families_of:.1f} ms a token on the device", colour=ui.p.dim)
-        total = max(ms for _, ms in s.families)
+        top = max(ms for _, ms in s.families)
         for i, (family, ms) in enumerate(s.families[:12]):
-            ui.bar_row((x, y + 26 + i * 24, w, 22), family, ms / total, f"{ms:.2f}")
+            ui.bar_row((x, y + 40 + i * 25, w, 23), family, ms / top, f"{ms:.2f}", label_width=170)
 
 
 def sureness(ui: Ui, prob: float) -> int:

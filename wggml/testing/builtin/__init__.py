@@ -27,6 +27,7 @@ FAMILIES = (
     "image",
     "recurrent",
     "chains",
+    "model_chains",
     "models",
 )
 """Modules of this package; each has `recipes()`."""

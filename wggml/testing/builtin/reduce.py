@@ -63,7 +63,11 @@ def recipes() -> Iterator[Recipe]:
         layout=["dense", "permuted"],
     )
     orders = [SortOrder.ASC, SortOrder.DESC]
-    yield from every("ARGSORT", _argsort, max_err=0.0, ne=ROWS, order=orders)
+    yield from every("ARGSORT", _argsort, max_err=0.0, ne=ROWS, order=orders, ties=False)
+    # equal values keep their order, also from one block of a row to the next
+    yield from every(
+        "ARGSORT", _argsort, max_err=0.0, ne=[(33, 3), (4097,)], order=orders, ties=True
+    )
     for ne in ROWS:
         assert isinstance(ne, tuple)
         ks: list[object] = sorted({1, max(ne[0] // 3, 1), ne[0]})
@@ -89,8 +93,12 @@ def _cancelling(m: Maker, ne: Shape) -> Tensor:
 
 
 def _argmax(m: Maker, ne: Shape, ties: bool) -> Tensor:
-    a = m.array(m.rng.integers(0, 3, ne[::-1]).astype(np.float32)) if ties else m.levels(ne)
-    return ops.argmax(m.ctx, a)
+    return ops.argmax(m.ctx, _ranked(m, ne, ties))
+
+
+def _ranked(m: Maker, ne: Shape, ties: bool) -> Tensor:
+    """Values that are all different, or many times the same three."""
+    return m.array(m.rng.integers(0, 3, ne[::-1]).astype(np.float32)) if ties else m.levels(ne)
 
 
 def _count_equal(m: Maker, type: Type, ne: Shape, levels: int, layout: str) -> Tensor:
@@ -98,8 +106,8 @@ def _count_equal(m: Maker, type: Type, ne: Shape, levels: int, layout: str) -> T
     return ops.count_equal(m.ctx, a, b)
 
 
-def _argsort(m: Maker, ne: Shape, order: SortOrder) -> Tensor:
-    return ops.argsort(m.ctx, m.levels(ne), order)
+def _argsort(m: Maker, ne: Shape, order: SortOrder, ties: bool) -> Tensor:
+    return ops.argsort(m.ctx, _ranked(m, ne, ties), order)
 
 
 def _top_k(m: Maker, ne: Shape, k: int) -> Tensor:

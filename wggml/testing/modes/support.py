@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from wggml.errors import UsageError
 from wggml.hal.registry import default_registry
 from wggml.testing.support import Line, lines, markdown, titles
@@ -22,7 +20,7 @@ def run(options: Options) -> int:
     devices = [cpu, *(d for d in options.devices if d is not cpu)]
     table = lines(options.selection, devices)
     options.report |= {"devices": titles(devices), "ops": [_row(line) for line in table]}
-    click.echo(markdown(table, devices), nl=False, err=options.console.file.fileno() == 2)
+    options.console.file.write(markdown(table, devices))  # as it is: no wrapping
     return 0
 
 

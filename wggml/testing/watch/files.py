@@ -1,5 +1,5 @@
-"""Which templates were edited, by polling their times: it costs under a millisecond, and every editor
-and file system is seen."""
+"""Which templates were edited, by polling their times: that takes less than a millisecond, and sees
+every editor and file system."""
 
 from __future__ import annotations
 

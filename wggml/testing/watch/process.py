@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from wggml.testing.selection import Selection
 
 START_SECONDS = 300.0  # for opening the device and reading the cases
-MAX_DEATHS = 2  # in one go; a shader that every case uses would cost the limit for each of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,45 +43,28 @@ class Process:
         self._pipe: Connection | None = None
         self._start()
 
-    def run(self, ids: Sequence[str], edited: frozenset[str], limit: float) -> Iterator[Outcome]:
-        """Verdicts in order. A case that takes longer than `limit` seconds, or takes the worker
-        down, fails; after `MAX_DEATHS` of these the rest is left out."""
-        rest = list(ids)
-        deaths = 0
-        while rest and deaths < MAX_DEATHS:
-            for outcome in self._batch(rest, edited, limit):
-                rest.remove(outcome.id)
-                yield outcome
-            if self._child is None:
-                deaths += 1
-                self._start()
-
-    def _batch(self, ids: Sequence[str], edited: frozenset[str], limit: float) -> Iterator[Outcome]:
-        """Until all are done, or one of them cost the worker (then `_child` is None)."""
+    def run(self, id: str, edited: frozenset[str], limit: float) -> Outcome:
+        """The verdict on a case, after compiling anew what was rendered from the templates
+        `edited`. A case that takes longer than `limit` seconds, or takes the worker down, fails,
+        and the worker is started again."""
         assert self._pipe is not None
-        self._pipe.send((list(ids), edited))
-        running = ids[0]
-        while True:
-            message = self._receive(limit)
-            if message is None:
-                why = f"no answer within {limit:g} s: the shader hangs, or compiles for too long"
-            elif message[0] == "died":
-                why = f"the process died ({message[1]}): the driver crashed"
-            elif message[0] == "end":
-                _, id, status, reason, templates = message
-                yield Outcome(id, status, reason, templates)
-                if "DeviceLostError" in reason:
-                    self._end()
-                    return
-                continue
-            elif message[0] == "done":
-                return
-            else:
-                running = message[1]
-                continue
-            self._end()
-            yield Outcome(running, "fail", why)
-            return
+        try:
+            self._pipe.send((id, edited))
+        except OSError:  # it died since the last case
+            self._restart()
+            self._pipe.send((id, edited))
+        message = self._receive(limit)
+        if message is not None and message[0] == "end":
+            _, status, reason, templates = message
+            if "DeviceLostError" in reason:
+                self._restart()
+            return Outcome(id, status, reason, templates)
+        self._restart()
+        if message is None:
+            why = f"no answer within {limit:g} s: the shader hangs, or compiles for too long"
+        else:
+            why = f"the process died ({message[1]}): the driver crashed"
+        return Outcome(id, "fail", why)
 
     def _receive(self, limit: float) -> tuple[Any, ...] | None:
         assert self._pipe is not None and self._child is not None
@@ -117,6 +98,10 @@ class Process:
             f"the process that watches shaders on {self.device} {state} while it opens the device; "
             "see whether `wggml devices` works"
         )
+
+    def _restart(self) -> None:
+        self._end()
+        self._start()
 
     def _end(self) -> None:
         if self._child is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic, perf_counter, sleep
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 FIRST_LIMIT = 120.0  # seconds a case may take while no shader is cached yet
 LIMIT = 10.0  # and afterwards
+# Times that a round may lose its process: a shader that every case uses would cost the limit each.
+MAX_DEATHS = 2
 POLL_SECONDS = 0.1
 
 OnOutcome = Callable[[Outcome], object]
@@ -23,8 +26,8 @@ OnOutcome = Callable[[Outcome], object]
 @dataclass(slots=True)
 class Round:
     """What an edit led to: the templates `edited`, the verdicts on the cases that use them, how
-    many of these were left out after several had taken the process down, seconds from the moment
-    the edit was seen."""
+    many of these were left out (after several had taken the process down, or because of the next
+    edit), seconds from the moment the edit was seen."""
 
     edited: frozenset[str]
     outcomes: list[Outcome] = field(default_factory=list)
@@ -51,6 +54,7 @@ class Watcher:
         self._files = Files()
         self._process = Process(selection, device)
         self._last: dict[str, Outcome] = {}
+        self._next: frozenset[str] = frozenset()  # edited while a round was running
         self.titles = {id: f"{id} [{text}]" for id, _, text in self._process.lines}
 
     @property
@@ -63,14 +67,13 @@ class Watcher:
         return self._round(frozenset(), list(self.titles), self.first_limit, on_outcome)
 
     def poll(self, on_outcome: OnOutcome | None = None) -> Round | None:
-        """The round of an edit made since the last call, or None."""
-        edited = self._files.changed()
+        """The round of an edit made since the last call, or None. The next edit ends it."""
+        edited = self._next or self._files.changed()
+        self._next = frozenset()
         if not edited:
             return None
         ids = [id for id in self.titles if self._concerns(id, edited)]
-        # What failed last is what is being worked on.
-        ids.sort(key=lambda id: id in self._last and self._last[id].status != "fail")
-        return self._round(edited, ids, self.limit, on_outcome)
+        return self._round(edited, self._in_order(ids), self.limit, on_outcome)
 
     def wait(self, timeout: float, on_outcome: OnOutcome | None = None) -> Round | None:
         """Poll until there was an edit, for `timeout` seconds at most."""
@@ -89,22 +92,39 @@ class Watcher:
         last = self._last.get(id)
         return last is None or last.templates is None or bool(last.templates & edited)
 
+    def _in_order(self, ids: list[str]) -> list[str]:
+        """What failed last is being worked on and comes first; then one case of each kind, then
+        the second ones: the first seconds tell most."""
+        seen: Counter[object] = Counter()
+        ranks = {}
+        for id in ids:
+            last = self._last.get(id)
+            failed = last is None or last.status == "fail"
+            kind = None if last is None else last.templates
+            ranks[id] = (not failed, seen[kind])
+            seen[kind] += 1
+        return sorted(ids, key=ranks.__getitem__)
+
     def _round(
         self, edited: frozenset[str], ids: list[str], limit: float, on_outcome: OnOutcome | None
     ) -> Round:
-        began = perf_counter()
+        began, starts = perf_counter(), self._process.starts
         done = Round(edited)
-        for outcome in self._process.run(ids, edited, limit):
-            known = self._last.get(outcome.id)
+        for id in ids:
+            outcome = self._process.run(id, edited, limit)
+            edited = frozenset()
+            known = self._last.get(id)
             if outcome.templates is None and known is not None:  # died before it could tell
-                outcome = Outcome(outcome.id, outcome.status, outcome.reason, known.templates)
-            self._last[outcome.id] = outcome
+                outcome = replace(outcome, templates=known.templates)
+            self._last[id] = outcome
             done.outcomes.append(outcome)
             if on_outcome is not None:
                 on_outcome(outcome)
+            self._next = self._files.changed()
+            if self._next or self._process.starts - starts >= MAX_DEATHS:
+                break
+        for id in ids[len(done.outcomes) :]:  # any later edit concerns what was left out
+            self._last.pop(id, None)
         done.left_out = len(ids) - len(done.outcomes)
-        for id in ids:  # not run with this edit: any later one concerns it
-            if id not in {o.id for o in done.outcomes}:
-                self._last.pop(id, None)
         done.seconds = perf_counter() - began
         return done

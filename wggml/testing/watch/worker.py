@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from multiprocessing.connection import Connection
@@ -21,10 +21,10 @@ Makers = dict[str, Callable[[], "OpCase"]]
 
 
 def serve(pipe: Connection, selection: Selection, device_name: str) -> None:
-    """Answer `(case ids, edited templates)` requests until the pipe is closed.
+    """Answer `(case id, edited templates)` requests until the pipe is closed.
 
-    Sends `("ready", [(id, op, parameters)])` once, or `("refused", message)`; then for each case
-    `("begin", id)` and `("end", id, status, reason, templates)`, and `("done",)` after the last.
+    Sends `("ready", [(id, op, parameters)])` once, or `("refused", message)`; then for each request
+    `("end", status, reason, templates)`.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     try:
@@ -35,12 +35,11 @@ def serve(pipe: Connection, selection: Selection, device_name: str) -> None:
     pipe.send(("ready", lines))
     while True:
         try:
-            ids, edited = pipe.recv()
+            id, edited = pipe.recv()
         except EOFError:
             return
         device.pipelines.forget(edited)
-        _run(pipe, device, makers, ids)
-        pipe.send(("done",))
+        pipe.send(("end", *_run(device, makers[id]())))
 
 
 def _prepare(
@@ -72,15 +71,13 @@ def _prepare(
     return device, makers, lines
 
 
-def _run(pipe: Connection, device: WgpuDevice, makers: Makers, ids: Sequence[str]) -> None:
+def _run(device: WgpuDevice, case: OpCase) -> tuple[str, str, frozenset[str]]:
+    """Status, reason, and the templates of all pipelines that were asked for."""
     from wggml.testing.runner import run_cases
 
-    backend = device.init_backend()
-    pipelines = device.pipelines
-    for id in ids:
-        pipe.send(("begin", id))
-        pipelines.asked.clear()
-        result = run_cases([makers[id]()], backend, runs=2)[0]
-        used = frozenset[str]().union(*(pipelines.templates[key] for key in pipelines.asked))
-        pipe.send(("end", id, result.status, result.reason, used))
+    backend, pipelines = device.init_backend(), device.pipelines
+    pipelines.asked.clear()
+    result = run_cases([case], backend, runs=2)[0]
     backend.close()
+    used = frozenset[str]().union(*(pipelines.templates[key] for key in pipelines.asked))
+    return result.status, result.reason, used
