@@ -62,13 +62,13 @@ split4({{ "wa" if j < 4 else "wb" }}{{ s }}.{{ "xyzw"[j % 4] }})
 {{ T.functions() }}
 {$ endif $}
 {$ if not plain $}
-// The four bytes of a word.
+// The four bytes of a word. As signed numbers: processors lack a conversion of unsigned ones.
 fn bytes4(w: u32) -> vec4<f32> {
-    return vec4<f32>((vec4<u32>(w) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u));
+    return vec4<f32>(vec4<i32>((vec4<u32>(w) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u)));
 }
 // The four bytes of a word, the second times 256, the third times 65536.
 fn split4(w: u32) -> vec4<f32> {
-    return vec4<f32>(vec4<u32>(w & 0xFFu, w & 0xFF00u, w & 0xFF0000u, w >> 24u));
+    return vec4<f32>(vec4<i32>(vec4<u32>(w & 0xFFu, w & 0xFF00u, w & 0xFF0000u, w >> 24u)));
 }
 // Bits 0..3 of `bits` as bit 0 of each byte.
 fn spread4(bits: u32) -> u32 {
