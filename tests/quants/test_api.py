@@ -76,7 +76,6 @@ def test_empty() -> None:
         (lambda: quantize(np.zeros((2, 33), np.float32), Type.Q4_0), ShapeError, "multiple of 32"),
         (lambda: quantize(np.float32(1), Type.F16), ShapeError, "scalar"),
         (lambda: quantize(np.zeros(256), Type.IQ2_XXS), UnsupportedOpError, "give weights [ne0]"),
-        (lambda: quantize(np.zeros(256), Type.IQ1_M), UnsupportedOpError, "iq1_m"),
         (
             lambda: quantize(np.zeros(256), Type.Q8_K, np.ones(256)),
             UnsupportedOpError, "leave the weights out",
@@ -140,7 +139,8 @@ def test_zeros_stay_zero(t: Type) -> None:
 
 @pytest.mark.parametrize("t", WRITABLE, ids=lambda t: t.name)
 def test_a_block_is_written_the_same_alone(t: Type, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = np.random.default_rng(t).standard_normal((40, blck_size(t)), np.float32)
+    blocks = 8 if t.name.startswith("IQ") else 40  # searches through codebooks take long
+    x = np.random.default_rng(t).standard_normal((blocks, blck_size(t)), np.float32)
     together = quantize(x, t)
     monkeypatch.setattr("wggml.quants.api.CHUNK", 3 * blck_size(t))
     np.testing.assert_array_equal(quantize(x, t), together)
@@ -156,7 +156,8 @@ def test_odd_blocks(t: Type) -> None:
     x = np.array([*rows, np.arange(n) - n], np.float32)
     got = dequantize_rows(quantize(x, t), t)
     assert np.isfinite(got).all()
-    reach = 1.1 if t == Type.IQ3_S else 1.01  # which misplaces codes behind groups of zeros
+    # IQ3_S misplaces codes behind groups of zeros; IQ1_M moves every value by an eighth
+    reach = {Type.IQ3_S: 1.1, Type.IQ1_M: 1.3}.get(t, 1.01)
     assert (np.abs(got - x) <= reach * np.abs(x).max(1, keepdims=True) + 1e-30).all()
 
 

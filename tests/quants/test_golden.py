@@ -18,11 +18,13 @@ WRITTEN = [
     "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "q8_K",
     "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "tq1_0", "tq2_0", "iq2_s", "iq3_xxs", "iq3_s",
 ]  # fmt: skip
+# Written without weights, though ggml has no reference routine for it.
+PLAIN_ONLY = "iq1_m"
 
 # Types that are written with importance weights, where these make a difference.
 WEIGHTED = [
     "q4_0", "q4_1", "q5_0", "q5_1", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs",
-    "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s",
+    "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s",
 ]  # fmt: skip
 
 
@@ -44,7 +46,7 @@ def _check_read(z: Mapping[str, np.ndarray]) -> set[str]:
 
 
 def _check_written(z: Mapping[str, np.ndarray], name: str) -> None:
-    variant = "cpu" if name == "q8_K" else "ref"
+    variant = {"q8_K": "cpu", PLAIN_ONLY: "plain"}.get(name, "ref")
     got, want = quantize(z["src"], type_from_name(name)), z[f"{name}.{variant}.q"]
     if name == "iq4_nl":  # the reference leaves the codes of zero blocks unwritten
         got, want = got.reshape(-1, 18), want.reshape(-1, 18)
@@ -70,7 +72,7 @@ def test_writes_recorded_bytes(data_dir: Path, name: str) -> None:
     _check_written(_recorded(data_dir / "quants.npz"), name)
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", [*WRITTEN, PLAIN_ONLY])
 def test_writes_all_recorded_rows(shared_dir: Path, name: str) -> None:
     _check_written(_recorded(shared_dir / "oracle" / "ops" / "quants.npz"), name)
 
@@ -99,6 +101,6 @@ def test_every_type_is_read() -> None:
 
 def test_written_list_is_complete() -> None:
     plain = {"f32", "f64"}
-    assert {TRAITS[t].name for t in Type if can_quantize(t)} == plain | set(WRITTEN)
+    assert {TRAITS[t].name for t in Type if can_quantize(t)} == plain | {*WRITTEN, PLAIN_ONLY}
     weighted = {TRAITS[t].name for t in Type if can_quantize(t, weighted=True)}
     assert weighted == {TRAITS[t].name for t in IGNORE_WEIGHTS} | set(WEIGHTED)

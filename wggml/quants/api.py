@@ -70,11 +70,12 @@ def dequantize_rows(raw: U8, type: Type, out: F32 | None = None) -> F32:
 
 
 def quantize(x: npt.NDArray[np.floating], type: Type, weights: npt.ArrayLike | None = None) -> U8:
-    """f32 [..., ne0] -> bytes [..., row_bytes]: what ggml's scalar reference routine stores.
+    """f32 [..., ne0] -> bytes [..., row_bytes]: what ggml's scalar reference routine stores
+    (for IQ1_M, which has none, its only one).
 
     `ne0` must be whole blocks. `weights` [ne0], or of the shape of x, say how much an error of each
     value matters (an importance matrix: mean squares of the activations a column meets); what ggml
-    stores with them. IQ2_XXS and IQ2_XS need them.
+    stores with them. IQ1_S, IQ2_XXS and IQ2_XS need them.
 
     Block formats hold finite values only (`UsageError` names the first that is not); F16 and BF16
     keep infinities and NaN. `UnsupportedOpError` for a type that is not written here, see

@@ -1,4 +1,5 @@
-"""The search behind the IQ2 and IQ3 writers: for groups of weights a scale and codebook entries.
+"""The search behind the IQ2 and IQ3 writers, and the codebooks' tables, also for IQ1: for groups of
+weights a scale and codebook entries.
 
 A code says which of a few levels a magnitude takes: code c stands for 2c + 1 steps of the scale.
 Entries of the codebook are tuples of codes; only some tuples are in it. Groups are columns, as in
@@ -45,7 +46,10 @@ class Codebook:
 
 
 # How many shells of distance the reference looks at.
-_SHELLS = {Type.IQ2_XXS: 2, Type.IQ2_XS: 2, Type.IQ2_S: 1, Type.IQ3_XXS: 2, Type.IQ3_S: 3}
+_SHELLS = {
+    Type.IQ1_S: 3, Type.IQ1_M: 3, Type.IQ2_XXS: 2, Type.IQ2_XS: 2, Type.IQ2_S: 1,
+    Type.IQ3_XXS: 2, Type.IQ3_S: 3,
+}  # fmt: skip
 
 
 @cache
@@ -73,20 +77,23 @@ def codebook(type: Type) -> Codebook:
     return Codebook(levels, codes, entry, near)
 
 
-def _nearest_entry(book: Codebook, tuples: _Ints, x: F32, weight: F32, scale: F32) -> _Ints:
-    """For N items the entry of least weighted squared error among those near its tuple: tuples
-    [N], x and weight [n, N], scale [N]; of equals the first."""
+def nearest_entry(
+    book: Codebook, levels: F32, tuples: _Ints, x: F32, weight: F32, scale: F32, shift: F32
+) -> _Ints:
+    """For N items the entry of least weighted squared error among those near its tuple: levels
+    [n, entries] are the entries' values, to which `shift` [N] is added; tuples [N], x and weight
+    [n, N], scale [N]. Of equals the first."""
     counts = (book.near[tuples] >= 0).sum(axis=1)
     order = np.argsort(-counts, kind="stable")  # items with many candidates first
-    near, x, weight, scale = book.near[tuples[order]], x[:, order], weight[:, order], scale[order]
-    levels = (2 * book.codes.T.astype(np.float32) + 1)[:, :]
+    near, x, weight = book.near[tuples[order]], x[:, order], weight[:, order]
+    scale, shift = scale[order], shift[order]
     best = np.zeros(len(tuples), np.int16)
     least = np.full(len(tuples), np.finfo(np.float32).max, np.float32)
     for k in range(near.shape[1]):
         m = int((counts > k).sum())
         if not m:
             break
-        diff = scale[:m] * levels[:, near[:m, k]] - x[:, :m]
+        diff = scale[:m] * (levels[:, near[:m, k]] + shift[:m]) - x[:, :m]
         error = np.add.accumulate(weight[:, :m] * diff * diff, axis=0)[-1]
         better = error < least[:m]
         least[:m][better] = error[better]
@@ -130,6 +137,7 @@ class _Groups:
 
     def __init__(self, book: Codebook, x: F32, weight: F32) -> None:
         self.book, self.x, self.weight = book, x, weight
+        self.levels = 2 * book.codes.T.astype(np.float32) + 1
         n = book.codes.shape[1]
         # [n, E, G], so that a mask over entries picks columns
         self.parts = x.reshape(-1, n, x.shape[1]).transpose(1, 0, 2)
@@ -144,9 +152,10 @@ class _Groups:
         entry = self.book.entry[tuples]
         off = entry < 0
         if off.any():
-            at = np.nonzero(off)[1]
-            entry[off] = _nearest_entry(
-                self.book, tuples[off], self.parts[:, off], self.roots[:, off], scale[at]
+            of = scale[np.nonzero(off)[1]]
+            x, weight = self.parts[:, off], self.roots[:, off]
+            entry[off] = nearest_entry(
+                self.book, self.levels, tuples[off], x, weight, of, np.zeros_like(of)
             )
         return entry, ~off
 

@@ -1,13 +1,13 @@
 """Reading the k-quants (super-blocks of 256 with small integer scales): Q2_K .. Q6_K, Q8_K.
 
-Readers take block records [B] and fill f32 [B, 256].
+Readers take block records [B] apart, or fill f32 [B, 256].
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from wggml.quants.layouts import F32, I8, U8, Records, bytes_at, field
+from wggml.quants.layouts import F32, I8, U8, Parts, Records, bytes_at, field, reader
 from wggml.quants.legacy import nibbles, scale_of
 
 
@@ -45,56 +45,54 @@ def scales_q3(rec: Records) -> I8:
     return signed
 
 
-def read_q2_k(rec: Records, out: F32) -> None:
+def parts_q2_k(rec: Records) -> Parts:
     sc = field(rec, "scales")
-    by16 = out.reshape(-1, 16, 16)
-    by16[...] = _two_bits(rec).reshape(by16.shape)
-    by16 *= (scale_of(rec) * (sc & 15))[:, :, None]
-    by16 -= (scale_of(rec, "dmin") * (sc >> 4))[:, :, None]
+    codes = _two_bits(rec).reshape(-1, 16, 16)
+    return codes, scale_of(rec) * (sc & 15), scale_of(rec, "dmin") * -(sc >> 4).astype(np.float32)
 
 
-def read_q3_k(rec: Records, out: F32) -> None:
+def parts_q3_k(rec: Records) -> Parts:
     high = bytes_at(field(rec, "hmask", np.uint64), (0, 1, 2, 3, 4, 5, 6, 7), 0x01)
     codes = _two_bits(rec).reshape(high.shape)
     high <<= 2
     codes |= high
     signed: I8 = codes.view(np.int8)
     signed -= 4
-    by16 = out.reshape(-1, 16, 16)
-    by16[...] = signed.reshape(by16.shape)
-    by16 *= (scale_of(rec) * scales_q3(rec))[:, :, None]
+    return signed.reshape(-1, 16, 16), scale_of(rec) * scales_q3(rec), None
 
 
-def _scale_k4(rec: Records, by32: F32) -> None:
+def _parts_k4(rec: Records, codes: U8) -> Parts:
     sc, mn = scales_k4(rec)
-    by32 *= (scale_of(rec) * sc)[:, :, None]
-    by32 -= (scale_of(rec, "dmin") * mn)[:, :, None]
+    minima = scale_of(rec, "dmin") * mn
+    return codes.reshape(-1, 8, 32), scale_of(rec) * sc, np.negative(minima, out=minima)
 
 
-def read_q4_k(rec: Records, out: F32) -> None:
-    by32 = out.reshape(-1, 8, 32)
-    by32[...] = nibbles(rec, groups=4).reshape(by32.shape)
-    _scale_k4(rec, by32)
+def parts_q4_k(rec: Records) -> Parts:
+    return _parts_k4(rec, nibbles(rec, groups=4))
 
 
-def read_q5_k(rec: Records, out: F32) -> None:
+def parts_q5_k(rec: Records) -> Parts:
     codes = bytes_at(field(rec, "qh", np.uint64), (0, 1, 2, 3, 4, 5, 6, 7), 0x01)
     codes <<= 4
     codes |= nibbles(rec, groups=4).reshape(codes.shape)
-    by32 = out.reshape(-1, 8, 32)
-    by32[...] = codes
-    _scale_k4(rec, by32)
+    return _parts_k4(rec, codes)
 
 
-def read_q6_k(rec: Records, out: F32) -> None:
+def parts_q6_k(rec: Records) -> Parts:
     codes = bytes_at(field(rec, "qh", np.uint64).reshape(-1, 2, 4), (0, 2, 4, 6), 0x03)
     codes <<= 4
     codes |= nibbles(rec, "ql", groups=2).reshape(codes.shape)
     signed: I8 = codes.view(np.int8)
     signed -= 32
-    by16 = out.reshape(-1, 16, 16)
-    by16[...] = signed.reshape(by16.shape)
-    by16 *= (scale_of(rec) * field(rec, "scales", np.int8))[:, :, None]
+    scales = scale_of(rec) * field(rec, "scales", np.int8)
+    return signed.reshape(-1, 16, 16), scales, None
+
+
+read_q2_k = reader(parts_q2_k)
+read_q3_k = reader(parts_q3_k)
+read_q4_k = reader(parts_q4_k)
+read_q5_k = reader(parts_q5_k)
+read_q6_k = reader(parts_q6_k)
 
 
 def read_q8_k(rec: Records, out: F32) -> None:

@@ -6,6 +6,7 @@ faster than `n` separate bytes; `field` turns one into numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ U8 = npt.NDArray[np.uint8]
 I8 = npt.NDArray[np.int8]
 F32 = npt.NDArray[np.float32]
 Records = npt.NDArray[np.void]
+# Integer (or level) codes [B, groups, n], scales [B, groups], and minima [B, groups] or None: a
+# value is scale * code + minimum.
+Parts = tuple[npt.NDArray[Any], F32, F32 | None]
 
 LAYOUTS: dict[Type, np.dtype[np.void]] = {
     t: np.dtype(fields)
@@ -80,3 +84,17 @@ def bytes_at(words: npt.NDArray[np.uint64], shifts: tuple[int, ...], mask: int) 
     spread = words[..., None, :] >> s
     spread &= np.uint64(mask * 0x0101010101010101)
     return spread.view(np.uint8)
+
+
+def reader(take_apart: Callable[[Records], Parts]) -> Callable[[Records, F32], None]:
+    """A routine that fills f32 [B, block] out of blocks taken apart."""
+
+    def read(rec: Records, out: F32) -> None:
+        codes, scales, minima = take_apart(rec)
+        values = out.reshape(codes.shape)
+        values[...] = codes
+        values *= scales[:, :, None]
+        if minima is not None:
+            values += minima[:, :, None]
+
+    return read

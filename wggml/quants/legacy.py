@@ -1,15 +1,17 @@
 """Formats with one scale a block: Q1_0 Q2_0 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q8_1.
 
-Readers take block records [B] and fill f32 [B, block]; writers the other way, byte for byte what
+Readers take block records [B] and fill f32 [B, block], or take them apart; writers the other way, byte for byte what
 ggml's reference routines store.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from wggml.quants.layouts import F32, I8, U8, Records, bytes_at, field, set_field
+from wggml.quants.layouts import F32, I8, U8, Parts, Records, bytes_at, field, reader, set_field
 from wggml.quants.rounding import reciprocal, roundf, signed_max, to_f16
 
 
@@ -50,40 +52,46 @@ def read_q2_0(rec: Records, out: F32) -> None:
     out *= scale_of(rec)
 
 
-def read_q4_0(rec: Records, out: F32) -> None:
+def parts_q4_0(rec: Records) -> Parts:
     codes = nibbles(rec).view(np.int8)
     codes -= 8
-    out[...] = codes.reshape(out.shape)
-    out *= scale_of(rec)
+    return _one_group(codes), scale_of(rec), None
 
 
-def read_q4_1(rec: Records, out: F32) -> None:
-    out[...] = nibbles(rec).reshape(out.shape)
-    out *= scale_of(rec)
-    out += scale_of(rec, "m")
+def parts_q4_1(rec: Records) -> Parts:
+    return _one_group(nibbles(rec)), scale_of(rec), scale_of(rec, "m")
 
 
-def read_q5_0(rec: Records, out: F32) -> None:
-    codes = _fifth_bits(rec)
-    codes |= nibbles(rec).reshape(codes.shape)
-    signed: I8 = codes.view(np.int8)
+def parts_q5_0(rec: Records) -> Parts:
+    signed: I8 = _five_bits(rec).view(np.int8)
     signed -= 16
-    out[...] = signed
-    out *= scale_of(rec)
+    return _one_group(signed), scale_of(rec), None
 
 
-def read_q5_1(rec: Records, out: F32) -> None:
+def parts_q5_1(rec: Records) -> Parts:
+    return _one_group(_five_bits(rec)), scale_of(rec), scale_of(rec, "m")
+
+
+def parts_q8(rec: Records) -> Parts:
+    """Q8_0 and Q8_1 (whose `s`, the scaled sum of codes, is no part of the values)."""
+    return _one_group(field(rec, "qs", np.int8)), scale_of(rec), None
+
+
+def _five_bits(rec: Records) -> U8:
     codes = _fifth_bits(rec)
     codes |= nibbles(rec).reshape(codes.shape)
-    out[...] = codes
-    out *= scale_of(rec)
-    out += scale_of(rec, "m")
+    return codes
 
 
-def read_q8(rec: Records, out: F32) -> None:
-    """Q8_0 and Q8_1 (whose `s`, the scaled sum of codes, is no part of the values)."""
-    out[...] = field(rec, "qs", np.int8)
-    out *= scale_of(rec)
+def _one_group(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return codes.reshape(len(codes), 1, -1)
+
+
+read_q4_0 = reader(parts_q4_0)
+read_q4_1 = reader(parts_q4_1)
+read_q5_0 = reader(parts_q5_0)
+read_q5_1 = reader(parts_q5_1)
+read_q8 = reader(parts_q8)
 
 
 def pack_nibbles(codes: U8) -> U8:

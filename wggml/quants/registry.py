@@ -9,6 +9,7 @@ from wggml.core.types import Type
 from wggml.quants import (
     codebook_write,
     fourbit,
+    iq1_write,
     iquants,
     kquants,
     kquants_write,
@@ -67,8 +68,8 @@ FORMATS: dict[Type, BlockFormat] = {
     Type.Q5_K: BlockFormat(kquants.read_q5_k, kquants_write.write_q5_k, weighted_write.write_q5_k),
     Type.Q6_K: BlockFormat(kquants.read_q6_k, kquants_write.write_q6_k, weighted_write.write_q6_k),
     Type.Q8_K: BlockFormat(kquants.read_q8_k, kquants_write.write_q8_k),
-    Type.IQ1_S: BlockFormat(iquants.read_iq1_s),
-    Type.IQ1_M: BlockFormat(iquants.read_iq1_m),
+    Type.IQ1_S: BlockFormat(iquants.read_iq1_s, None, iq1_write.write_iq1_s),
+    Type.IQ1_M: BlockFormat(iquants.read_iq1_m, iq1_write.write_iq1_m, iq1_write.write_iq1_m),
     Type.IQ2_XXS: BlockFormat(iquants.read_iq2_xxs, None, codebook_write.write_iq2_xxs),
     Type.IQ2_XS: BlockFormat(iquants.read_iq2_xs, None, codebook_write.write_iq2_xs),
     Type.IQ2_S: BlockFormat(
