@@ -1,7 +1,7 @@
 """Formats with one scale a block: Q1_0 Q2_0 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q8_1.
 
-Readers take block records [B] and fill f32 [B, block], or take them apart; writers the other way, byte for byte what
-ggml's reference routines store.
+Readers take block records [B] and fill f32 [B, block], or take the blocks apart; writers go the
+other way, byte for byte what ggml's reference routines store.
 """
 
 from __future__ import annotations
