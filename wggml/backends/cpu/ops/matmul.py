@@ -1,7 +1,7 @@
 """Matrix products, in f32 through BLAS.
 
 Weights of other types are dequantised: from the cache where it holds them, else in tiles of rows
-that fit the processor's second-level cache. Activations stay f32.
+that fit the processor's second-level cache, for one vector block by block. Activations stay f32.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wggml.backends.cpu.arrays import F32, Array, readable
+from wggml.backends.cpu.blockwise import BlockDots, can_split
 from wggml.backends.cpu.ops._impl import OpImpl, check_index
 from wggml.backends.cpu.weights import Matrix, WeightCache, is_constant
 from wggml.core.opcodes import Op
@@ -78,7 +79,9 @@ def emit_weight_product(c: Compiler, w: Matrix, x: F32, y: F32) -> None:
     done = w.n_cached
     if w.cached is not None:
         _emit_dense(c, w.cached, x, y[:, :done])
-    if done < m:
+    if done < m and n == 1 and can_split(w.type) and x.strides[-1] == y.strides[-1] == 4:
+        c.emit(BlockDots(c, w, done, x[0], y[0, done:]).run)
+    elif done < m:
         step = max(1, (TILE_ONE if n == 1 else TILE_MANY) // w.k)
         tile: F32 = c.scratch((min(step, m - done), w.k))
         for at in range(done, m, step):
