@@ -260,8 +260,10 @@ def test_attention_over_quantised_cache(lab: Lab, type_: Type) -> None:
         (Type.F16, Type.Q4_0, 36, 64),  # f16 rows that are not whole units
         (Type.Q8_0, Type.F32, 64, 20),
         (Type.BF16, Type.F16, 37, 41),
+        (Type.Q4_K, Type.MXFP4, 256, 32),
+        (Type.Q4_0, Type.Q6_K, 64, 256),
     ],
-    ids=["f16 and q4_0", "q8_0 and f32", "bf16 and f16"],
+    ids=["f16 and q4_0", "q8_0 and f32", "bf16 and f16", "q4_K and mxfp4", "q4_0 and q6_K"],
 )
 def test_attention_over_mixed_types(
     one_lab: Lab, k_type: Type, v_type: Type, d: int, dv: int

@@ -7,17 +7,18 @@ Two kernels: `flash_attn.wgsl` gives each lane a cached position and exchanges b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.ops._blocks import READABLE, Plain, decode
 from wggml.backends.wgpu.profile import DeviceProfile
 from wggml.core.opcodes import Op
-from wggml.core.tensor import Tensor
+from wggml.core.tensor import Shape4, Tensor, contiguous_nb
 from wggml.core.types import TRAITS, Type, type_name
 
 if TYPE_CHECKING:
-    from wggml.backends.wgpu.builder import PlanBuilder
+    from wggml.backends.wgpu.builder import Operand, PlanBuilder
 
 # Lanes of a workgroup where subgroup functions are missing.
 SHARED_LANES, ROW_LANES = 32, 8
@@ -33,6 +34,8 @@ BYTE_TYPES = frozenset({
     Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.IQ4_NL, Type.Q1_0,
     Type.Q2_0,
 })  # fmt: skip
+# Other block types are brought to f32 in scratch memory first.
+DECODED = READABLE - BYTE_TYPES
 _ELEMS = {
     "f32x4": ("vec4<f32>", 16), "f32": ("f32", 4),
     "f16x8": ("vec4<u32>", 16), "f16x4": ("vec2<u32>", 8), "f16": ("u32", 2), "bytes": ("u32", 1),
@@ -45,12 +48,14 @@ def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
     if q.type != Type.F32:
         return f"queries of type {type_name(q.type)}"
     for name, x in (("K", k), ("V", v)):
-        if x.type not in {Type.F32, Type.F16} | BYTE_TYPES:
+        if x.type not in {Type.F32, Type.F16} | BYTE_TYPES | DECODED:
             return f"{name} of type {type_name(x.type)}"
         if x.nb[0] != TRAITS[x.type].type_size:
             return f"{name} rows that are not contiguous"
         if any(nb % TRAITS[x.type].type_size for nb in x.nb):
             return f"{name} strides {x.nb} that are not whole values"
+        if x.type in DECODED and x.n_elements * 4 > profile.max_binding:
+            return f"{name} of {x.n_elements} {type_name(x.type)} values, too many for one binding"
     if q.nb[0] != 4:
         return "query rows that are not contiguous"
     if k.ne[2] != v.ne[2] or k.ne[3] != v.ne[3]:
@@ -80,11 +85,15 @@ def _modes(b: PlanBuilder, q: Tensor, k: Tensor, v: Tensor) -> _Modes:
     is read byte by byte, so is the other if it has no units of 8."""
     wide = {Type.F16: "f16x8", Type.F32: "f32x4"}
     q_mode = "f32x4" if _fits(b, q, "f32x4") else "f32"
-    k_wide, v_wide = (
-        wide[x.type] if x.type in wide and _fits(b, x, wide[x.type]) and x.ne[0] % 8 == 0 else ""
-        for x in (k, v)
-    )
-    if (k_wide and v_wide) or not {k.type, v.type}.isdisjoint(BYTE_TYPES):
+
+    def whole(x: Tensor) -> str:
+        if x.type in DECODED:
+            return "f32x4"
+        fits = x.type in wide and _fits(b, x, wide[x.type]) and x.ne[0] % 8 == 0
+        return wide[x.type] if fits else ""
+
+    k_wide, v_wide = whole(k), whole(v)
+    if (k_wide and v_wide) or not {k.type, v.type}.isdisjoint(BYTE_TYPES | DECODED):
         return _Modes(q_mode, k_wide or "bytes", v_wide or "bytes", 8)
     four = {Type.F16: "f16x4", Type.F32: "f32x4"}
     narrow = {Type.F16: "f16", Type.F32: "f32"}
@@ -96,6 +105,22 @@ def _alibi(max_bias: float, n_head: int) -> dict[str, int | float]:
     """ALiBi slope bases, as ggml spreads them over head counts that are no power of 2."""
     n = 1 << math.floor(math.log2(n_head))
     return {"n_head_log2": n, "m0": 2.0 ** (-max_bias / n), "m1": 2.0 ** (-max_bias / 2.0 / n)}
+
+
+def _rows(b: PlanBuilder, x: Tensor, name: str, mode: str) -> tuple[Operand, Shape4]:
+    """The operand that `mode` reads, and its byte strides."""
+    elem = _ELEMS[mode][0]
+    if x.type in DECODED:
+        held = b.scratch(x.n_elements * 4, "vec4<f32>", name="dst")
+        nb = contiguous_nb(Type.F32, x.ne)
+        quads = (1, nb[1] // 16, nb[2] // 16, nb[3] // 16)
+        out = Plain(held, Type.F32, quads, quads=True)
+        decode(b, x, out, None, f"{name} of {type_name(x.type)}, values")
+        return replace(held, name=name, elem=elem, write=False), nb
+    assert x.data is not None
+    rest = x.data % 4 if mode == "bytes" else 0
+    op = b.operand(x, elem, name=name, byte_offset=-rest, nbytes=x.nbytes + rest)
+    return op, x.nb
 
 
 def _emit(b: PlanBuilder, t: Tensor) -> None:
@@ -111,11 +136,10 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
         "scale": scale / softcap if softcap else scale,
     }  # fmt: skip
     for name, x, mode in (("q", q, modes.q), ("k", k, modes.k), ("v", v, modes.v)):
-        elem, nbytes = _ELEMS[mode]
-        assert x.data is not None
-        rest = x.data % 4 if mode == "bytes" else 0
-        operands.append(b.operand(x, elem, name=name, byte_offset=-rest, nbytes=x.nbytes + rest))
-        params.update({f"{name}_s{i}": x.nb[i] // nbytes for i in (1, 2, 3)})
+        nbytes = _ELEMS[mode][1]
+        op, nb = _rows(b, x, name, mode)
+        operands.append(op)
+        params.update({f"{name}_s{i}": nb[i] // nbytes for i in (1, 2, 3)})
     if softcap:
         params["softcap"] = softcap
     if mask is not None:
