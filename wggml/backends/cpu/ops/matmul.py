@@ -13,7 +13,7 @@ import numpy as np
 from wggml.backends.cpu.arrays import F32, Array, readable
 from wggml.backends.cpu.blockwise import BlockDots, can_split
 from wggml.backends.cpu.ops._impl import OpImpl, check_index
-from wggml.backends.cpu.weights import Matrix, WeightCache, is_constant
+from wggml.backends.cpu.weights import Matrix, WeightCache, is_constant, padding
 from wggml.core.opcodes import Op
 from wggml.core.tensor import Tensor
 from wggml.core.types import TRAITS, Type
@@ -142,9 +142,10 @@ def _emit_part_of_stack(c: Compiler, node: Tensor, x: F32, d: F32) -> bool:
     a, b = node.src[0], node.src[1]
     assert a is not None and b is not None
     nodes = [n for n in c.readers(b) if n.op == Op.MUL_MAT and n.src[1] is b and _stackable(n)]
-    if len(nodes) < 2 or node not in nodes:
-        return False
     weights = [n.src[0] for n in nodes if n.src[0] is not None]
+    alone = len(nodes) < 2 and not padding(a.ne[1], a.ne[0], c.weights.threads_from)
+    if alone or node not in nodes:
+        return False
     stack = c.weights.stacked(weights)
     if stack is None or b.n_elements != b.ne[0] or x.strides[-1] != 4:
         return False
