@@ -64,7 +64,7 @@ class UpscaleEngine:
 
     def sample(self) -> None:
         """Enlarge part of a photograph that comes with scikit-learn."""
-        self.engine.post(JOB, lambda: self._open("china.jpg (scikit-learn), a part", sample()))
+        self.engine.post(JOB, lambda: self._open("flower.jpg (scikit-learn), a part", sample()))
 
     def stop(self) -> None:
         self.engine.post(JOB, lambda: self.engine.end_job(JOB))
@@ -140,7 +140,7 @@ def sample() -> U8:
         from sklearn.datasets import load_sample_image
     except ImportError as error:
         raise UsageError("the sample comes with scikit-learn: pip install 'wggml[demo]'") from error
-    picture: U8 = np.asarray(load_sample_image("china.jpg"))[50:170, 300:460]
+    picture: U8 = np.asarray(load_sample_image("flower.jpg"))[60:180, 330:490]
     return np.ascontiguousarray(picture)
 
 
