@@ -96,6 +96,9 @@ class CpuBackend(Backend):
                 raise ComputeAbortedError("the graph was stopped by its abort callback")
             step()
 
+    def knows(self, graph: Graph) -> bool:
+        return self._known_plan(graph.uid) is not None
+
     def _known_plan(self, uid: int) -> Plan | None:
         plan = self._plans.get(uid) if uid else None
         if plan is None:
