@@ -59,6 +59,7 @@ def test_a_session_through_every_tab(tmp_path: Path, tiny_model: Callable[[str],
         s.tab("Shaders")
         s.xdo("windowminimize", s.xdo_window())
         s.xdo("windowmap", s.xdo_window())
+        s.xdo("windowfocus", s.xdo_window())  # no window manager does it here
         s.tab("Think")
         assert s.close() == 0, s.stderr()
     frames = s.frames()
