@@ -44,7 +44,7 @@ class Product:
         return x.astype(np.float64) @ w.T
 
 
-@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize("n", [1, 3, 5])
 @pytest.mark.parametrize("type_", TYPES, ids=lambda t: t.name)
 @pytest.mark.parametrize("rows", [0, 7, M - 1, M, 10 * M])
 def test_any_budget_gives_the_same_product(type_: Type, rows: int, n: int) -> None:
