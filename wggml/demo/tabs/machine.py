@@ -247,7 +247,8 @@ class MachineTab:
             b = plan.splits.backends[hovered.backend]
             words = f"{hovered.name} ({hovered.op.lower()}) on {b.name}: {hovered.cause} "
             words += explain_cause(hovered.cause)
-            words += f"; {hovered.left}" if hovered.left else ""
+            if hovered.left and hovered.left != explain_cause(hovered.cause):
+                words += f"; {hovered.left}"
             arriving = [c for c in plan.splits.copies if abs(c.step - hovered.step) <= n / w * 3]
             if arriving:
                 words += "   copies: " + ", ".join(
