@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> None:
     with Upscaler(resolve_model(args.model, progress=True), device=args.device) as upscaler:
         print(f"on {upscaler.device.description}", file=sys.stderr)
         start, out = time.perf_counter(), picture
-        for out, share in upscaler.tiles(picture):
+        for out, share in upscaler.tiles(picture):  # noqa: B007
             print(f"\r{share:5.0%}", end="", file=sys.stderr)
         seconds = time.perf_counter() - start
     write_picture(args.output, out)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.conftest import find_adapter
@@ -59,6 +60,33 @@ def test_custom_op():
     assert errors.pop("CPU") == 0 and all(e < 1e-4 for e in errors.values()), lines
 
 
+def test_upscale(tmp_path: Path):
+    pytest.importorskip("PIL")
+    from tests.test_upscale import write_ncnn
+    from wggml.gguf_io.ncnn import convert_realesr
+    from wggml.upscale import read_picture, write_picture
+
+    convert_realesr(*write_ncnn(tmp_path), tmp_path / "net.gguf")
+    write_picture(tmp_path / "in.png", np.zeros((6, 9, 3), np.uint8))
+    out = tmp_path / "out.png"
+    run("upscale.py", str(tmp_path / "in.png"), str(out), "--model", str(tmp_path / "net.gguf"))
+    assert read_picture(out).shape == (24, 36, 3)
+
+
+def test_window_automaton(tmp_path: Path):
+    from tests.demo.session import Session, missing
+
+    if missing() or find_adapter("lavapipe") is None:
+        pytest.skip(missing() or "needs the lavapipe adapter")
+    command = [sys.executable, str(EXAMPLES / "window_automaton.py"), "lavapipe", "3"]
+    with Session(tmp_path, size=(768, 768), command=command) as s:
+        assert s.window.wait(120) == 0, s.stderr()
+        assert "Traceback" not in s.stderr()
+
+
 def test_no_example_is_left_out():
-    tested = {"hello_graph.py", "generate.py", "two_devices.py", "train_digits.py", "custom_op.py"}
+    tested = {
+        "hello_graph.py", "generate.py", "two_devices.py", "train_digits.py", "custom_op.py",
+        "upscale.py", "window_automaton.py",
+    }  # fmt: skip
     assert {p.name for p in EXAMPLES.glob("*.py")} == tested

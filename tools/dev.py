@@ -280,17 +280,19 @@ def test_env() -> dict[str, str]:
 
 
 def prepare_adapters() -> None:
-    """Best effort: lavapipe, llvmpipe and SwiftShader where apt can bring them."""
+    """Best effort: lavapipe, llvmpipe, SwiftShader and Xvfb where apt can bring them."""
     if not sys.platform.startswith("linux"):
         return
     steps: list[Callable[[], object]] = [get_vulkan.get_swiftshader]
     if not get_vulkan.has_lavapipe():
         steps.insert(0, get_vulkan.install_mesa)
+    if not get_vulkan.has_display():
+        steps.append(get_vulkan.install_display)
     for step in steps:
         try:
             step()
         except SetupError as error:
-            say(f"going on with fewer adapters: {error}")
+            say(f"going on with fewer adapters, or without the tests of the window: {error}")
 
 
 def command_test(extra: list[str]) -> int:

@@ -34,6 +34,11 @@ MANIFEST = "vk_swiftshader_icd.json"
 MESA_PACKAGES = ("mesa-vulkan-drivers", "libvulkan1", "libegl1", "libgl1-mesa-dri")
 """lavapipe (Vulkan), the Vulkan loader, and llvmpipe through EGL (OpenGL)."""
 
+DISPLAY_PACKAGES = (
+    "xvfb", "xauth", "xdotool", "libgl1", "libxrandr2", "libxcursor1", "libxi6", "libxinerama1",
+)  # fmt: skip
+"""An X server without a screen, keys and mouse for it, and what windows load at run time."""
+
 ICD_FOLDERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")
 
 
@@ -87,11 +92,26 @@ def get_swiftshader(dest: Path = DEFAULT_DEST) -> Path:
 
 def install_mesa() -> None:
     """Installs Mesa's software drivers with apt. Raises SetupError where that cannot be done."""
+    _install(MESA_PACKAGES)
+
+
+def install_display() -> None:
+    """Installs what the tests of the window need: an X server without a screen, and a hand for its
+    mouse. Raises SetupError where that cannot be done."""
+    _install(DISPLAY_PACKAGES)
+
+
+def has_display() -> bool:
+    """Whether the tests of the window can run."""
+    return bool(shutil.which("Xvfb") and shutil.which("xdotool"))
+
+
+def _install(packages: tuple[str, ...]) -> None:
     _need_apt()
-    command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *MESA_PACKAGES]
+    command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
     if not is_root():
         raise SetupError(f"not root; run: sudo {' '.join(command)}")
-    say(f"installing {', '.join(MESA_PACKAGES)}")
+    say(f"installing {', '.join(packages)}")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     _run(["apt-get", "update", "-q"], env=env, check=False)
     _run(command, env=env)

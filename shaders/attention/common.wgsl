@@ -9,6 +9,10 @@ $$ if mode == "f16x8"
     let w = {{ var }}[base + i];
     r.a = vec4<f32>(unpack2x16float(w.x), unpack2x16float(w.y));
     r.b = vec4<f32>(unpack2x16float(w.z), unpack2x16float(w.w));
+$$ elif mode == "bf16x8"
+    let w = {{ var }}[base + i];
+    r.a = bitcast<vec4<f32>>(vec4<u32>(w.x << 16u, w.x & 0xFFFF0000u, w.y << 16u, w.y & 0xFFFF0000u));
+    r.b = bitcast<vec4<f32>>(vec4<u32>(w.z << 16u, w.z & 0xFFFF0000u, w.w << 16u, w.w & 0xFFFF0000u));
 $$ elif mode == "f16x4"
     let w = {{ var }}[base + i];
     r.a = vec4<f32>(unpack2x16float(w.x), unpack2x16float(w.y));

@@ -42,7 +42,12 @@ class Session:
         self.log = folder / "frames.jsonl"
         self.size = size
         self.display = self._start_server(size)
-        self.env = {**os.environ, "DISPLAY": self.display, "XDG_RUNTIME_DIR": str(folder)}
+        self.env = {
+            **os.environ,
+            "PYTHONPATH": str(REPO),
+            "DISPLAY": self.display,
+            "XDG_RUNTIME_DIR": str(folder),
+        }
         self.env.pop("WAYLAND_DISPLAY", None)
         self.errors = (folder / "stderr.txt").open("w")
         default = [
@@ -101,6 +106,14 @@ class Session:
 
     def xdo(self, *words: object) -> None:
         subprocess.run(["xdotool", *map(str, words)], env=self.env, check=True)
+
+    def xdo_window(self) -> str:
+        """The window's id."""
+        found = subprocess.run(
+            ["xdotool", "search", "--name", "wggml"],
+            env=self.env, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        return found.stdout.split()[0]
 
     def point(self, name: str, fx: float = 0.5, fy: float = 0.5) -> None:
         x, y, w, h = self.place(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from wggml.backends.wgpu.templates import shader_dir
@@ -123,5 +124,11 @@ def test_the_context_is_free_again_after_a_fault(open_tiny: Open, gpu: str, faul
     with open_tiny("cpu") as llama:
         before = llama.eval(TOKENS)
         backend = default_registry().find(gpu).with_mask("").init_backend()  # type: ignore[attr-defined]
-        assert diff(llama, backend, TOKENS).first is not None
+        seen: list[str] = []
+        with llama.on_node("^result_output$", lambda t, _: seen.append(t.name)):
+            assert diff(llama, backend, TOKENS).first is not None
+            assert not seen
+            assert np.allclose(llama.eval(TOKENS), before, rtol=1e-4, atol=1e-5)
+            assert seen == ["result_output"]
+        llama.context.kv.clear()
         assert (llama.eval(TOKENS) == before).all()

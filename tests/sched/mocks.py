@@ -342,6 +342,9 @@ class Stream(Backend):
         for work in plan:
             self.submit(work)
 
+    def knows(self, graph: Graph) -> bool:
+        return graph.uid in self.plans
+
     def synchronize(self) -> None:
         self.log.append(f"sync {self.name}")
         self.run_to(len(self._queue))

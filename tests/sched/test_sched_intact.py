@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sched.mocks import Array, Machine, graph_of, new_input, new_weight, read, write
+from tests.sched.mocks import Array, Machine, Stream, graph_of, new_input, new_weight, read, write
 from wggml.core import ops
 from wggml.core.context import Context
 from wggml.core.graph import Graph
@@ -163,3 +163,34 @@ def test_replanning_does_not_see_its_own_places() -> None:
         causes = {t.name: c for t, c in s.causes.items()}
         s.alloc_graph(h.graph)
         assert {t.name: c for t, c in s.causes.items()} == causes
+
+
+def test_only_a_backend_that_compiles_sees_rewired_sources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    m = Machine()
+    h = Hybrid(m)
+    seen: list[bool] = []
+    with Sched(m.streams) as s:
+        original = [list(t.src) for t in h.graph.nodes]
+
+        def watch(stream: Stream) -> None:
+            compute = stream.graph_compute
+
+            def graph_compute(graph: Graph) -> None:
+                seen.append([list(t.src) for t in h.graph.nodes] != original)
+                compute(graph)
+
+            monkeypatch.setattr(stream, "graph_compute", graph_compute)
+
+        for stream in m.streams:
+            watch(stream)
+        first = h.run(s)
+        assert s.n_splits > 2 and all(seen)
+        seen.clear()
+        np.testing.assert_array_equal(h.run(s), first)
+        assert not any(seen)
+        seen.clear()
+        m.streams[-1].plans.clear()  # it compiles anew, in the middle of the run
+        np.testing.assert_array_equal(h.run(s), first)
+        assert any(seen)

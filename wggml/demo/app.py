@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -72,6 +72,7 @@ class App:
         self.frames = FrameLog(options.frame_log)
         self.ui = Ui(self.window, theme.load_fonts(), theme.DARK if options.dark else theme.LIGHT)
         theme.apply(self.ui.p)
+        self.closers: list[Callable[[], None]] = []
         self.tabs: list[Tab] = self._make_tabs()
         names = [t.name.lower() for t in self.tabs]
         self.current = names.index(options.tab) if options.tab in names else 0
@@ -100,6 +101,8 @@ class App:
 
     def close(self) -> None:
         """End the engine, then the window's device."""
+        for closer in self.closers:
+            closer()
         self.engine.stop()
         self.window.free()
         self.frames.flush()

@@ -42,6 +42,9 @@ PIECE = 64
 TRACED = "The quick brown fox jumps over the lazy dog and then"
 """What the model reads before the token that is measured."""
 
+PLAN_TOKENS = 64
+"""How often the plan is taken anew: the graph changes as the conversation grows."""
+
 JOB = "chat"
 
 
@@ -392,7 +395,9 @@ class ChatEngine:
         )  # fmt: skip
         if self.state.xray:
             self._publish_attention()
-        if self.state.plan is None or turn.tokens[1:] == ():
+        if (
+            len(turn.tokens) % PLAN_TOKENS == 2
+        ):  # the graph of one token; the first was the prompt's
             self._publish_plan()
 
     def piece(self, token: int) -> str:

@@ -42,7 +42,8 @@ def load_digits() -> tuple[tuple[F32, Ints], tuple[F32, Ints]]:
     with gzip.open(path, "rt") as f:
         table = np.loadtxt(f, delimiter=",", dtype=np.float32)
     table = np.random.default_rng(0).permutation(table)  # the file is in order of writers
-    pixels, digits = table[:, :64] / 8 - 1, table[:, 64].astype(np.int64)
+    pixels: F32 = table[:, :64].astype(np.float32) / np.float32(8) - np.float32(1)
+    digits = table[:, 64].astype(np.int64)
     n_test = len(table) // 5
     return (pixels[n_test:], digits[n_test:]), (pixels[:n_test], digits[:n_test])
 
@@ -66,7 +67,8 @@ def from_drawing(strokes: Sequence[Stroke]) -> F32:
         if len(placed) == 1:
             ink |= np.hypot(x - placed[0, 0], y - placed[0, 1]) <= PEN
     counts = ink.reshape(8, 4, 8, 4).sum(axis=(1, 3)).astype(np.float32)
-    return counts.reshape(64) / 8 - 1
+    pixels: F32 = counts.reshape(64) / np.float32(8) - np.float32(1)
+    return pixels
 
 
 def _distance(

@@ -122,7 +122,8 @@ class DigitsEngine:
         try:
             while True:
                 trainer.optimizer = AdamW(alpha=self.rate, weight_decay=1e-3)
-                turn, losses = time.perf_counter(), []
+                turn = time.perf_counter()
+                losses: list[float] = []
                 while not losses or time.perf_counter() - turn < TURN_SECONDS:
                     rows = self._rng.integers(0, len(x), BATCH)
                     losses.append(trainer.step(augment(x[rows], self._rng), digits[rows]))

@@ -64,7 +64,7 @@ class Painter(ImguiRenderer):  # type: ignore[misc]
             imgui.render()
         data = imgui.get_draw_data()
         picture = _fingerprint(data, self.back, context.physical_size)
-        textures = data.textures or []
+        textures: Any = data.textures or []
         new_glyphs = any(t.status != imgui.ImTextureStatus.ok for t in textures)
         if picture == self._drawn and not self.stale and not new_glyphs:
             return False

@@ -140,7 +140,7 @@ def sample() -> U8:
         from sklearn.datasets import load_sample_image
     except ImportError as error:
         raise UsageError("the sample comes with scikit-learn: pip install 'wggml[demo]'") from error
-    picture: U8 = np.asarray(load_sample_image("flower.jpg"))[110:350, 180:500][::2, ::2]
+    picture: U8 = np.asarray(load_sample_image("flower.jpg"))[60:180, 330:490]
     return np.ascontiguousarray(picture)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,9 @@ def import_toolkit() -> tuple[Any, Any, Any]:
             f"the window needs {error.name or error}, which is not installed: {INSTALL}"
         ) from error
     try:
-        ok = glfw.init()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it is said below, with what to do
+            ok = glfw.init()
     except Exception as error:
         raise UsageError(f"the display cannot be used: {error}; {HEADLESS}") from error
     if not ok:

@@ -264,6 +264,11 @@ class Backend(ABC):
         only for the duration of the call.
         """
 
+    def knows(self, graph: Graph) -> bool:
+        """True when `graph_compute` would replay what it compiled for this graph, without a look at
+        its records: then a scheduler need not rewire their sources."""
+        return False
+
     @abstractmethod
     def synchronize(self) -> None:
         """Block until all that was handed to the stream is done; errors surface here."""

@@ -118,13 +118,14 @@ def diff(
         windows: compare stretches of nodes as well, where `b` fuses and merges.
         keep_going: go on after the first node that differs.
 
-    The context is emptied before and after.
+    The context is emptied before and after; its own hooks rest meanwhile.
     """
     context = llama.context
     names = " + ".join(x.name for x in context.backends)
     out = Diff(names, b.name)
     walk = _Walk(llama, b, out, windows=windows, keep_going=keep_going, progress=progress)
     context.kv.clear()
+    hooks = context.sched.eval_callback
     try:
         context.sched.set_eval_callback(walk.observe)
         walk.begin("prompt")
@@ -134,7 +135,7 @@ def diff(
     except _Stop:
         pass
     finally:
-        context.sched.set_eval_callback(None)
+        context.sched.set_eval_callback(hooks)
         context.kv.clear()
     return out
 

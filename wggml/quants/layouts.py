@@ -80,10 +80,15 @@ def bytes_at(words: npt.NDArray[np.uint64], shifts: tuple[int, ...], mask: int) 
     that a shift carries over from the next byte is above `mask`, as long as
     `mask << shifts[k]` fits in a byte.
     """
-    s = np.array(shifts, np.uint64)[:, None]
-    spread = words[..., None, :] >> s
-    spread &= np.uint64(mask * 0x0101010101010101)
-    return spread.view(np.uint8)
+    n = words.shape[-1]
+    # groups are stored as one value of all their bytes: loops over two or four words are slow
+    group = np.dtype(f"V{8 * n}")
+    spread = np.empty((*words.shape[:-1], len(shifts)), group)
+    for k, shift in enumerate(shifts):
+        bits = words >> np.uint64(shift)
+        bits &= np.uint64(mask * 0x0101010101010101)
+        spread[..., k] = bits.view(group)[..., 0]
+    return spread.view(np.uint8).reshape(*words.shape[:-1], len(shifts), 8 * n)
 
 
 def reader(take_apart: Callable[[Records], Parts]) -> Callable[[Records, F32], None]:

@@ -110,7 +110,11 @@ class Runner:
         self.expert_ranges.clear()
         self.downloads.clear()
         self._busy = -1  # the user may have queued work of their own since the last run
-        plan.apply()
+        # a backend that has compiled its split does not look at the graph: rewiring it and back is
+        # a tenth of a token's host time
+        applied = observe is not None or on_copy is not None
+        if applied:
+            plan.apply()
         try:
             for step in steps:
                 busy = self._busy & step.waits
@@ -119,6 +123,9 @@ class Runner:
                 if step.copies:
                     self._copy_inputs(step, on_copy)
                 self._busy |= step.bit  # only now: the copies may have waited for this backend
+                if not applied and not step.backend.knows(step.graph):
+                    plan.apply()
+                    applied = True
                 if observe is None:
                     step.backend.graph_compute(step.graph)
                 elif not self._observed(step, observe):
@@ -126,7 +133,8 @@ class Runner:
                 if step.event is not None:
                     self._record(step, step.event)
         finally:
-            plan.restore()
+            if applied:
+                plan.restore()
         return True
 
     def _observed(self, step: Step, observe: EvalCallback) -> bool:

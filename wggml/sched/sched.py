@@ -242,6 +242,11 @@ class Sched:
         of `t` on other backends appear as their copies."""
         self._eval = callback
 
+    @property
+    def eval_callback(self) -> EvalCallback | None:
+        """The callback that was set last."""
+        return self._eval
+
     def set_copy_callback(self, callback: CopyCallback | None) -> None:
         """Call `callback(src, dst, split)` before each input copy; True means that the callback
         has filled `dst` itself. Host weights come last, when the split's other inputs are there.

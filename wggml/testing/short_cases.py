@@ -22,7 +22,7 @@ EXACT, HALF, SUMS = 1e-9, 1e-6, 1e-7
 # Weight types that models are made of, and for how many columns at once: other kernels each time.
 WEIGHTS = {
     Type.F32: (1, 9), Type.F16: (1, 9), Type.Q4_0: (1, 9), Type.Q8_0: (1,), Type.Q4_K: (1, 9),
-    Type.Q6_K: (1,),
+    Type.Q6_K: (1,), Type.IQ4_NL: (1,),  # whose levels are rounded, where drivers take liberties
 }  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 {#- Types whose 4-bit codes number a level. -#}
 {#- iq4: functions from a word to the levels of its four low or four high nibbles: -127 -104 -83 -65
-    -49 -35 -22 -10 1 13 25 38 53 69 89 113. A polynomial of degree 4 misses
-    them by 0.433 at most; its coefficients take in where the nibble stands, which saves shifts.
-    (Rounding by a large summand does not last: compilers fold it away.) -#}
-{$ set iq4_power = [-126.56701, 24.17383, -1.371927, 0.031086439, 0.0015860428] $}
+    -49 -35 -22 -10 1 13 25 38 53 69 89 113. A polynomial of degree 4 that starts at -127 misses them
+    by 0.44 at most; its coefficients take in where the nibble stands, which saves shifts. (Adding
+    and taking away 1.5 * 2^23 instead of `round` does not round: drivers join the constants.) -#}
+{$ set iq4_power = [-127, 24.500599, -1.4385638, 0.03627325, 0.0014480185] $}
 {$ macro iq4_function(name, nibbles, at) $}
 fn {{ name }}(w: u32) -> vec4<f32> {
     let u = vec4<f32>(vec4<i32>({{ nibbles }}));

@@ -199,12 +199,12 @@ def test_an_op_without_kernel_is_named() -> None:
     ctx = Context(8)
     a = ctx.new_tensor(Type.F32, (4,))
     t = ops.add(ctx, a, a)
-    t.op = Op.CUSTOM
+    t.op = Op.MAP_CUSTOM1
     t.set_name("mine")
     place(ctx.tensors)
     backend = cpu()
-    assert backend.device.why_not(t) == "no kernel for CUSTOM"
-    with pytest.raises(UnsupportedOpError, match="'mine': no kernel for CUSTOM"):
+    assert backend.device.why_not(t) == "no kernel for MAP_CUSTOM1"
+    with pytest.raises(UnsupportedOpError, match="'mine': no kernel for MAP_CUSTOM1"):
         backend.graph_compute(graph_of(t))
 
 

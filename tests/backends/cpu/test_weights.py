@@ -7,6 +7,7 @@ import pytest
 from graphs import cpu, graph_of, place
 
 from wggml.backends.cpu.backend import CpuBackend
+from wggml.backends.cpu.weights import padding
 from wggml.core import ops
 from wggml.core.context import Context
 from wggml.core.tensor import Tensor
@@ -43,7 +44,7 @@ class Product:
         return x.astype(np.float64) @ w.T
 
 
-@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize("n", [1, 3, 5])
 @pytest.mark.parametrize("type_", TYPES, ids=lambda t: t.name)
 @pytest.mark.parametrize("rows", [0, 7, M - 1, M, 10 * M])
 def test_any_budget_gives_the_same_product(type_: Type, rows: int, n: int) -> None:
@@ -164,6 +165,25 @@ def test_writing_a_sibling_ends_the_shared_array() -> None:
     three.ws[1].set(np.ones((8, K), np.float32))
     assert backend.weights.used == 0
     three.check(backend)
+
+
+def test_padding_only_where_a_thread_is_near() -> None:
+    assert padding(576, 576, 460800) == 224
+    assert padding(800, 576, 460800) == 0  # large enough
+    assert padding(192, 576, 460800) == 0  # too far
+    assert padding(576, 576, 0) == 0
+
+
+def test_a_padded_weight() -> None:
+    backend = cpu()
+    backend.weights.threads_from = (M + 50) * K
+    product = Product(Type.Q8_0)
+    for _ in range(2):
+        np.testing.assert_allclose(product.run(backend), product.expected(), rtol=2e-5, atol=2e-4)
+        assert backend.weights.used == (M + 50) * K * 4
+    _write_directly(product.w, np.zeros(product.w.nbytes, np.uint8))
+    assert backend.weights.used == 0
+    np.testing.assert_array_equal(product.run(backend), np.zeros((1, M)))
 
 
 def test_a_graph_that_writes_a_weight() -> None:

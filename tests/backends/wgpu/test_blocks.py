@@ -11,6 +11,7 @@ import pytest
 from mm_lab import weight_bytes
 from wgpu_lab import Lab, rng, values
 
+from wggml.backends.wgpu.ops import attention as attention_family
 from wggml.backends.wgpu.ops._blocks import READABLE, WRITABLE
 from wggml.backends.wgpu.ops.attention import BYTE_TYPES
 from wggml.core import ops
@@ -246,10 +247,17 @@ def check_attention(lab: Lab, k_type: Type, v_type: Type, d: int, dv: int) -> No
     np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("direct", [False, True], ids=["f32 first", "direct"])
 @pytest.mark.parametrize("type_", sorted(BYTE_TYPES), ids=name_of)
-def test_attention_over_quantised_cache(lab: Lab, type_: Type) -> None:
+def test_attention_over_quantised_cache(
+    lab: Lab, type_: Type, direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brought to f32 first, as on software adapters, and read where it lies, as GPUs do for a few
+    queries."""
     if "lavapipe" not in lab.backend.device.description and type_ not in (Type.BF16, Type.Q5_1):
         pytest.skip("tested on lavapipe")
+    if direct:
+        monkeypatch.setattr(attention_family, "_comes_first", lambda *_: False)
     d = max(blck_size(type_), 64)
     check_attention(lab, type_, type_, d, d)
 
@@ -260,8 +268,10 @@ def test_attention_over_quantised_cache(lab: Lab, type_: Type) -> None:
         (Type.F16, Type.Q4_0, 36, 64),  # f16 rows that are not whole units
         (Type.Q8_0, Type.F32, 64, 20),
         (Type.BF16, Type.F16, 37, 41),
+        (Type.Q4_K, Type.MXFP4, 256, 32),
+        (Type.Q4_0, Type.Q6_K, 64, 256),
     ],
-    ids=["f16 and q4_0", "q8_0 and f32", "bf16 and f16"],
+    ids=["f16 and q4_0", "q8_0 and f32", "bf16 and f16", "q4_K and mxfp4", "q4_0 and q6_K"],
 )
 def test_attention_over_mixed_types(
     one_lab: Lab, k_type: Type, v_type: Type, d: int, dv: int

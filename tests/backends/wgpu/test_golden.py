@@ -20,16 +20,16 @@ FILES = (
     "ADD|SUB|MUL|DIV|SCALE|SQR|SQRT|LOG|SIN|COS|CLAMP|LEAKY_RELU|ABS|SGN|NEG|STEP|TANH|ELU|RELU"
     "|SIGMOID|GELU.*|SILU.*|HARD.*|EXP.*|SOFTPLUS|XIELU|FLOOR|CEIL|ROUND|TRUNC|REGLU|GEGLU.*"
     "|SWIGLU.*|RMS_NORM.*|NORM.*|L2_NORM|SUM_ROWS|MEAN|ARGMAX|SOFT_MAX|GET_ROWS|SET_ROWS|CPY"
-    "|CONT|DUP|REPEAT|CONCAT|ROPE.*|SOFTCAP|ADD_RMS_NORM"
+    "|CONT|DUP|REPEAT|CONCAT|ROPE.*|SOFTCAP|ADD_RMS_NORM|VIEW"
 )
 
 
-def read(folder: Path, one_in: int) -> list[OpCase]:
+def read(folder: Path, one_in: int, files: str = FILES) -> list[OpCase]:
     def wanted(case: OpCase) -> bool:
         ours = all(t.op in EMPTY_OPS or t.op in op_table() for t in case.tensors)
         return ours and zlib.crc32(case.id.encode()) % one_in == 0
 
-    return [c for c in iter_cases(folder, FILES, None) if wanted(c)]
+    return [c for c in iter_cases(folder, files, None) if wanted(c)]
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +63,8 @@ def test_sample_of_all_cases(sampled: list[OpCase], backend: WgpuBackend) -> Non
 
 def test_kernels_meant_for_gpus(committed: list[OpCase], hardware_backend: WgpuBackend) -> None:
     check(committed, hardware_backend, 60)
+
+
+def test_attention_over_every_kind_of_cache(data_dir: Path, first_backend: WgpuBackend) -> None:
+    """On one adapter: each case is a pipeline of its own."""
+    check(read(data_dir / "ops", 1, "FLASH_ATTN_EXT"), first_backend, 10)

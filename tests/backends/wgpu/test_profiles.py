@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from wggml.backends.wgpu.backend import WgpuBackend
 from wggml.backends.wgpu.profile import ENV_PROFILE, DeviceProfile, masked
 from wggml.cli.devices import devices
 from wggml.errors import UsageError
-from wggml.testing.opcases import iter_cases, run_case
+from wggml.testing.opcases import OpCase, iter_cases, run_case
 
 PROFILES = [
     "spec-defaults", "no-f16", "no-subgroups", "no-immediates",
@@ -27,6 +28,16 @@ SAMPLE = (
     "ADD|MUL_MAT|MUL_MAT_ID|OUT_PROD|FLASH_ATTN_EXT|SOFT_MAX|RMS_NORM|ARGSORT|TOP_K|GET_ROWS|"
     "SET_ROWS|CPY|SUM_ROWS|CUMSUM|ROPE|CONV_2D|IM2COL|SSM_SCAN|SOLVE_TRI|POOL_2D|CROSS_ENTROPY_LOSS"
 )
+
+# Ops with kernels that use subgroup functions.
+WITH_SUBGROUPS = (
+    "MUL_MAT|MUL_MAT_ID|FLASH_ATTN_EXT|LIGHTNING_INDEXER|RWKV_WKV.|GATED_LINEAR_ATTN|SSM_SCAN"
+)
+SHARE = 3  # one case of so many, chosen by hash; each profile compiles its own kernels
+
+
+def share(cases: Iterable[OpCase]) -> list[OpCase]:
+    return [c for c in cases if zlib.crc32(c.id.encode()) % SHARE == 0]
 
 
 def test_spec_defaults_never_ease_a_limit() -> None:
@@ -68,10 +79,10 @@ def test_the_device_is_opened_with_what_is_left(first_backend: WgpuBackend) -> N
 @pytest.mark.parametrize("words", PROFILES)
 def test_ops_under_a_profile(first_backend: WgpuBackend, data_dir: Path, words: str) -> None:
     backend = first_backend.device.with_mask(words).init_backend()
-    results = [run_case(case, backend) for case in iter_cases(data_dir / "ops", SAMPLE)]
+    results = [run_case(case, backend) for case in share(iter_cases(data_dir / "ops", SAMPLE))]
     wrong = [f"{r.case}: {r.reason}" for r in results if r.status == "fail"]
     assert not wrong, "\n".join(wrong)
-    assert sum(r.status == "pass" for r in results) > 100
+    assert sum(r.status == "pass" for r in results) > 40
 
 
 # Runs in a child, since the driver reads the width when it is loaded.
@@ -102,7 +113,7 @@ def lavapipe() -> Any:
 def test_real_subgroup_sizes(lavapipe: Any, data_dir: Path, width: int, lanes: int) -> None:
     env = {**os.environ, "LP_NATIVE_VECTOR_WIDTH": str(width)}
     done = subprocess.run(
-        [sys.executable, "-c", _WIDTH, str(data_dir / "ops"), SAMPLE],
+        [sys.executable, "-c", _WIDTH, str(data_dir / "ops"), WITH_SUBGROUPS],
         env=env, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     size, wrong, *reasons = done.stdout.splitlines() or ["", ""]

@@ -11,7 +11,7 @@ import numpy as np
 
 from wggml.backends.cpu.buffer import CpuBuffer
 from wggml.backends.cpu.plan import Compiler, Plan, ScratchPool
-from wggml.backends.cpu.threads import BlasThreads
+from wggml.backends.cpu.threads import BlasThreads, threads_from
 from wggml.backends.cpu.weights import MIB, WeightCache
 from wggml.core.graph import Graph
 from wggml.core.tensor import Tensor
@@ -47,7 +47,7 @@ class CpuBackend(Backend):
         self.name = device.name
         self.device = device
         self.counters = Counters()
-        self.weights = WeightCache(int(budget * MIB))
+        self.weights = WeightCache(int(budget * MIB), threads_from())
         self.pool = ScratchPool()
         self._plans: OrderedDict[int, Plan] = OrderedDict()
         self._threads = BlasThreads()
@@ -63,6 +63,7 @@ class CpuBackend(Backend):
     def set_n_threads(self, n: int) -> None:
         """Use `n` threads in BLAS from now on (cheap when nothing changes)."""
         self._threads.set(n)
+        self.weights.threads_from = threads_from() if n > 1 else 0
 
     # ---- computing ----------------------------------------------------------------------------
 
@@ -94,6 +95,9 @@ class CpuBackend(Backend):
             if abort():
                 raise ComputeAbortedError("the graph was stopped by its abort callback")
             step()
+
+    def knows(self, graph: Graph) -> bool:
+        return self._known_plan(graph.uid) is not None
 
     def _known_plan(self, uid: int) -> Plan | None:
         plan = self._plans.get(uid) if uid else None

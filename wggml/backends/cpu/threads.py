@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from functools import cache
 from typing import Any
 
+import numpy as np
+
 from wggml.errors import UsageError
+
+# OpenBLAS gives fewer values to one thread (`get_gemv_optimal_nthreads` of its interface/gemv.c).
+OPENBLAS_THREADS_FROM = 460800
+
+
+@cache
+def threads_from() -> int:
+    """Values of a matrix from which BLAS multiplies it with a vector in several threads; 0 where
+    that is not known or one thread is all there is."""
+    if (os.cpu_count() or 1) < 2 or os.environ.get("OPENBLAS_NUM_THREADS") == "1":
+        return 0
+    config: Any = np.show_config(mode="dicts")
+    name = str(config.get("Build Dependencies", {}).get("blas", {}).get("name", ""))
+    return OPENBLAS_THREADS_FROM if "openblas" in name else 0
 
 
 class BlasThreads:

@@ -183,6 +183,10 @@ class WgpuBackend(Backend):
             self._counters.plans_replayed += 1
         return kept.plan
 
+    def knows(self, graph: Graph) -> bool:
+        kept = self._by_uid.get(graph.uid) if graph.uid else None
+        return kept is not None and kept.is_alive()
+
     @property
     def plans(self) -> list[Plan]:
         """The plans kept, least recently made or found first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from imgui_bundle import imgui
@@ -82,7 +82,7 @@ class DigitsTab:
             )  # fmt: skip
         thick = side * 0.05
         for stroke in self.strokes:
-            points = [(paper[0] + x * side, paper[1] + y * side) for x, y in stroke]
+            points: list[Any] = [(paper[0] + x * side, paper[1] + y * side) for x, y in stroke]
             if len(points) > 1:
                 draw.add_polyline(points, u32(p.text), thick, 0)
             for end in (points[0], points[-1]):

@@ -144,7 +144,7 @@ class MachineTab:
         """One backend's compute memory; returns the tensor under the mouse."""
         x, y, w, h = area
         p, draw = ui.p, imgui.get_window_draw_list()
-        saved = 1 - buffer.peak / max(buffer.tensor_bytes, 1)
+        saved = max(1 - buffer.peak / max(buffer.tensor_bytes, 1), 0.0)
         ui.draw_text(x, y, buffer.name, face=ui.fonts.bold)
         ui.draw_text(
             x + w, y, f"peak {nbytes_text(buffer.peak)} of {nbytes_text(buffer.size)} held; all "

@@ -189,6 +189,8 @@ class ThinkTab:
         bottom = at.y + room.y
         imgui.set_cursor_screen_pos((at.x, bottom - 86))
         running = s.phase in ("reading", "writing")
+        if s.phase == "ready":
+            ui.places["think.ready"] = (0, 0, 1, 1)
         imgui.set_next_item_width(room.x - 104)
         if self._take_focus:
             imgui.set_keyboard_focus_here()

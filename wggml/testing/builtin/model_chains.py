@@ -77,6 +77,19 @@ def _chains() -> Iterator[Recipe]:
             bias=[True, False],
             gate=[True, False],
         )
+        # rows in whole quads, as models have them: what one kernel of a product may do
+        yield from every(
+            "MUL_MAT_VEC_FUSION",
+            _gated_product,
+            max_err=FUNCTIONS,
+            type=type_,
+            glu=GluOp.SWIGLU,
+            m=68,
+            n=1,
+            k=256,
+            bias=[False, True],
+            gate=[True, False],
+        )
         yield from each(
             "MUL_MAT_ID_FUSION",
             _expert_sum,

@@ -113,7 +113,7 @@ def each(op: str, build: Build, /, *, max_err: float = 1e-7, **axes: object) -> 
 
 
 def _axis(values: object) -> Sequence[object]:
-    return values if isinstance(values, list) else [values]
+    return list(dict.fromkeys(values)) if isinstance(values, list) else [values]
 
 
 def _recipes(

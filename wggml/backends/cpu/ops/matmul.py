@@ -1,7 +1,7 @@
 """Matrix products, in f32 through BLAS.
 
 Weights of other types are dequantised: from the cache where it holds them, else in tiles of rows
-that fit the processor's second-level cache. Activations stay f32.
+that fit the processor's second-level cache, for one vector block by block. Activations stay f32.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wggml.backends.cpu.arrays import F32, Array, readable
+from wggml.backends.cpu.blockwise import BlockDots, can_split
 from wggml.backends.cpu.ops._impl import OpImpl, check_index
-from wggml.backends.cpu.weights import Matrix, WeightCache, is_constant
+from wggml.backends.cpu.weights import Matrix, WeightCache, is_constant, padding
 from wggml.core.opcodes import Op
 from wggml.core.tensor import Tensor
 from wggml.core.types import TRAITS, Type
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 # that a matrix product does first.
 TILE_ONE = 65536
 TILE_MANY = 262144
+# So many vectors are multiplied one by one: a matrix product first packs the weights, which takes
+# as long as reading them several times (596 us for 4 vectors and 1536 x 576, one by one 244).
+FEW = 4
 
 
 def _why_not(node: Tensor) -> str | None:
@@ -78,7 +82,9 @@ def emit_weight_product(c: Compiler, w: Matrix, x: F32, y: F32) -> None:
     done = w.n_cached
     if w.cached is not None:
         _emit_dense(c, w.cached, x, y[:, :done])
-    if done < m:
+    if done < m and n == 1 and can_split(w.type) and x.strides[-1] == y.strides[-1] == 4:
+        c.emit(BlockDots(c, w, done, x[0], y[0, done:]).run)
+    elif done < m:
         step = max(1, (TILE_ONE if n == 1 else TILE_MANY) // w.k)
         tile: F32 = c.scratch((min(step, m - done), w.k))
         for at in range(done, m, step):
@@ -93,8 +99,10 @@ def _f32_rows(w: Matrix) -> F32:
 
 
 def _emit_dense(c: Compiler, w: F32, x: F32, y: F32) -> None:
-    if x.shape[0] == 1 and w.flags.c_contiguous:
-        c.emit(np.dot, w, x[0], y[0])  # sgemv with the least set-up; it copies rows with gaps
+    n = x.shape[0]
+    if n <= FEW and w.flags.c_contiguous and (n == 1 or x.strides[1] == y.strides[1] == 4):
+        for i in range(n):
+            c.emit(np.dot, w, x[i], y[i])  # sgemv with the least set-up; it copies rows with gaps
     else:
         c.emit(np.matmul, x, w.T, y)
 
@@ -139,9 +147,10 @@ def _emit_part_of_stack(c: Compiler, node: Tensor, x: F32, d: F32) -> bool:
     a, b = node.src[0], node.src[1]
     assert a is not None and b is not None
     nodes = [n for n in c.readers(b) if n.op == Op.MUL_MAT and n.src[1] is b and _stackable(n)]
-    if len(nodes) < 2 or node not in nodes:
-        return False
     weights = [n.src[0] for n in nodes if n.src[0] is not None]
+    alone = len(nodes) < 2 and not padding(a.ne[1], a.ne[0], c.weights.threads_from)
+    if alone or node not in nodes:
+        return False
     stack = c.weights.stacked(weights)
     if stack is None or b.n_elements != b.ne[0] or x.strides[-1] != 4:
         return False

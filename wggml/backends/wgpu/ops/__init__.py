@@ -9,9 +9,9 @@ from wggml.backends.wgpu.family import OpImpl
 from wggml.core.opcodes import Op
 
 FAMILIES = (
-    "attention", "backward", "conv", "custom", "deepseek", "elementwise", "fill", "image", "loss", "mul_mat",
-    "norm", "out_prod", "pool", "recurrent", "reduce", "rope", "rows", "shape", "softmax", "sort",
-    "unfold", "update", "upscale",
+    "attention", "backward", "conv", "custom", "deepseek", "elementwise", "fill", "image", "loss",
+    "mul_mat", "norm", "out_prod", "pool", "recurrent", "reduce", "rope", "rows", "shape",
+    "softmax", "sort", "unfold", "update", "upscale",
 )  # fmt: skip
 
 

@@ -132,7 +132,8 @@ def encode(
             "block_size": block, "block_bytes": size,
         },
         params={
-            **more, "top": TOPS.get(dst.type, 1.0), "blocks": blocks, "n1": ne[1], "n2": ne[2], "n_units": units,
+            **more, "top": TOPS.get(dst.type, 1.0), "blocks": blocks, "n1": ne[1], "n2": ne[2],
+            "n_units": units,
             "dst_byte": phase, **{f"dst_s{i}": nb for i, nb in enumerate(dst.nb)},
         },
         groups=math.ceil(units / wg),

@@ -7,17 +7,18 @@ Two kernels: `flash_attn.wgsl` gives each lane a cached position and exchanges b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from wggml.backends.wgpu.family import OpImpl
+from wggml.backends.wgpu.ops._blocks import READABLE, Plain, decode
 from wggml.backends.wgpu.profile import DeviceProfile
 from wggml.core.opcodes import Op
-from wggml.core.tensor import Tensor
+from wggml.core.tensor import Shape4, Tensor, contiguous_nb
 from wggml.core.types import TRAITS, Type, type_name
 
 if TYPE_CHECKING:
-    from wggml.backends.wgpu.builder import PlanBuilder
+    from wggml.backends.wgpu.builder import Operand, PlanBuilder
 
 # Lanes of a workgroup where subgroup functions are missing.
 SHARED_LANES, ROW_LANES = 32, 8
@@ -28,14 +29,19 @@ ROW_TOKENS = 4
 ACCUMULATORS = {True: 32, False: 8}
 # A software adapter's cores: with fewer workgroups than this some idle.
 MIN_GROUPS = 2
-# Types of K and V that are read byte by byte (shaders/attention/blocks.wgsl).
+# Types of K and V that can be read byte by byte (shaders/attention/blocks.wgsl).
 BYTE_TYPES = frozenset({
     Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.IQ4_NL, Type.Q1_0,
     Type.Q2_0,
 })  # fmt: skip
+# Blocks are brought to f32 in scratch memory first where reading them more than once costs more:
+# with more queries than this, and on software adapters (1024 positions of q8_0 on lavapipe: one
+# query 1.8 ms directly, 64 queries 64 ms).
+DIRECT_QUERIES = 8
 _ELEMS = {
     "f32x4": ("vec4<f32>", 16), "f32": ("f32", 4),
     "f16x8": ("vec4<u32>", 16), "f16x4": ("vec2<u32>", 8), "f16": ("u32", 2), "bytes": ("u32", 1),
+    "bf16x8": ("vec4<u32>", 16),
 }  # fmt: skip
 
 
@@ -45,12 +51,14 @@ def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
     if q.type != Type.F32:
         return f"queries of type {type_name(q.type)}"
     for name, x in (("K", k), ("V", v)):
-        if x.type not in {Type.F32, Type.F16} | BYTE_TYPES:
+        if x.type not in {Type.F32, Type.F16} | BYTE_TYPES | READABLE:
             return f"{name} of type {type_name(x.type)}"
         if x.nb[0] != TRAITS[x.type].type_size:
             return f"{name} rows that are not contiguous"
         if any(nb % TRAITS[x.type].type_size for nb in x.nb):
             return f"{name} strides {x.nb} that are not whole values"
+        if x.type in READABLE - BYTE_TYPES and x.n_elements * 4 > profile.max_binding:
+            return f"{name} of {x.n_elements} {type_name(x.type)} values, too many for one binding"
     if q.nb[0] != 4:
         return "query rows that are not contiguous"
     if k.ne[2] != v.ne[2] or k.ne[3] != v.ne[3]:
@@ -60,12 +68,14 @@ def _why_not(profile: DeviceProfile, t: Tensor) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Modes:
-    """How rows are loaded, and the values of one unit (8 or 4) of K and V."""
+    """How rows are loaded, the values of one unit (8 or 4) of K and V, and which of the two are
+    brought to f32 first."""
 
     q: str
     k: str
     v: str
     unit: int
+    decoded: tuple[bool, bool] = (False, False)
 
 
 def _fits(b: PlanBuilder, t: Tensor, mode: str) -> bool:
@@ -75,17 +85,30 @@ def _fits(b: PlanBuilder, t: Tensor, mode: str) -> bool:
     return b.starts_on(t, nbytes) and not any(nb % nbytes for nb in (row, *t.nb[1:]))
 
 
+def _comes_first(profile: DeviceProfile, q: Tensor, x: Tensor) -> bool:
+    """True when blocks of `x` are brought to f32 before attention."""
+    if x.type not in READABLE or x.type not in BYTE_TYPES:
+        return x.type in READABLE
+    often = profile.is_software or q.ne[1] > DIRECT_QUERIES
+    return often and x.n_elements * 4 <= profile.max_binding
+
+
 def _modes(b: PlanBuilder, q: Tensor, k: Tensor, v: Tensor) -> _Modes:
     """The widest loads that alignment allows. Units of 8 need both K and V to have them; where one
-    is read byte by byte, so is the other if it has no units of 8."""
-    wide = {Type.F16: "f16x8", Type.F32: "f32x4"}
+    is of another type than f16 and f32, the other is read byte by byte if it has none."""
+    wide = {Type.F16: "f16x8", Type.F32: "f32x4", Type.BF16: "bf16x8"}
     q_mode = "f32x4" if _fits(b, q, "f32x4") else "f32"
-    k_wide, v_wide = (
-        wide[x.type] if x.type in wide and _fits(b, x, wide[x.type]) and x.ne[0] % 8 == 0 else ""
-        for x in (k, v)
-    )
-    if (k_wide and v_wide) or not {k.type, v.type}.isdisjoint(BYTE_TYPES):
-        return _Modes(q_mode, k_wide or "bytes", v_wide or "bytes", 8)
+    k_first, v_first = (_comes_first(b.profile, q, x) for x in (k, v))
+
+    def whole(x: Tensor, first: bool) -> str:
+        if first:
+            return "f32x4"
+        fits = x.type in wide and _fits(b, x, wide[x.type]) and x.ne[0] % 8 == 0
+        return wide[x.type] if fits else ""
+
+    k_wide, v_wide = whole(k, k_first), whole(v, v_first)
+    if (k_wide and v_wide) or not {k.type, v.type} <= {Type.F16, Type.F32}:
+        return _Modes(q_mode, k_wide or "bytes", v_wide or "bytes", 8, (k_first, v_first))
     four = {Type.F16: "f16x4", Type.F32: "f32x4"}
     narrow = {Type.F16: "f16", Type.F32: "f32"}
     k_mode, v_mode = (four[x.type] if _fits(b, x, four[x.type]) else narrow[x.type] for x in (k, v))
@@ -96,6 +119,24 @@ def _alibi(max_bias: float, n_head: int) -> dict[str, int | float]:
     """ALiBi slope bases, as ggml spreads them over head counts that are no power of 2."""
     n = 1 << math.floor(math.log2(n_head))
     return {"n_head_log2": n, "m0": 2.0 ** (-max_bias / n), "m1": 2.0 ** (-max_bias / 2.0 / n)}
+
+
+def _decoded(b: PlanBuilder, x: Tensor, name: str) -> tuple[Operand, Shape4]:
+    """The values of `x` as f32 in scratch memory, and their byte strides."""
+    held = b.scratch(x.n_elements * 4, "vec4<f32>", name="dst")
+    nb = contiguous_nb(Type.F32, x.ne)
+    quads = (1, nb[1] // 16, nb[2] // 16, nb[3] // 16)
+    out = Plain(held, Type.F32, quads, quads=True)
+    decode(b, x, out, None, f"{name} of {type_name(x.type)}, values")
+    return replace(held, name=name, write=False), nb
+
+
+def _rows(b: PlanBuilder, x: Tensor, name: str, mode: str) -> Operand:
+    """The operand that `mode` reads."""
+    assert x.data is not None
+    rest = x.data % 4 if mode == "bytes" else 0
+    elem = _ELEMS[mode][0]
+    return b.operand(x, elem, name=name, byte_offset=-rest, nbytes=x.nbytes + rest)
 
 
 def _emit(b: PlanBuilder, t: Tensor) -> None:
@@ -111,11 +152,11 @@ def _emit(b: PlanBuilder, t: Tensor) -> None:
         "scale": scale / softcap if softcap else scale,
     }  # fmt: skip
     for name, x, mode in (("q", q, modes.q), ("k", k, modes.k), ("v", v, modes.v)):
-        elem, nbytes = _ELEMS[mode]
-        assert x.data is not None
-        rest = x.data % 4 if mode == "bytes" else 0
-        operands.append(b.operand(x, elem, name=name, byte_offset=-rest, nbytes=x.nbytes + rest))
-        params.update({f"{name}_s{i}": x.nb[i] // nbytes for i in (1, 2, 3)})
+        nbytes = _ELEMS[mode][1]
+        first = name != "q" and modes.decoded["kv".index(name)]
+        op, nb = _decoded(b, x, name) if first else (_rows(b, x, name, mode), x.nb)
+        operands.append(op)
+        params.update({f"{name}_s{i}": nb[i] // nbytes for i in (1, 2, 3)})
     if softcap:
         params["softcap"] = softcap
     if mask is not None:
