@@ -76,8 +76,14 @@ class Binding:
         ]
 
 
-def bind(profile: DeviceProfile, shader: str, operands: Sequence[Operand]) -> Binding:
-    """Find the bindings. Raises `UnsupportedOpError` naming the operand and the limit it breaks."""
+def bind(
+    profile: DeviceProfile,
+    shader: str,
+    operands: Sequence[Operand],
+    names: Sequence[str] | None = None,
+) -> Binding:
+    """Find the bindings, variables named after `names` (default to the operands' own). Raises
+    `UnsupportedOpError` naming the operand and the limit it breaks."""
     written = {id(op.key) for op in operands if op.write}
     spans = [_span(profile, op, id(op.key) in written) for op in operands]
     slots: list[Slot] = []
@@ -85,20 +91,17 @@ def bind(profile: DeviceProfile, shader: str, operands: Sequence[Operand]) -> Bi
     where = [0] * len(operands)
     for group in _in_groups(operands, spans, profile.is_dawn):
         first = spans[group[0]]
-        begin = min(spans[j].offset for j in group)
-        end = max(spans[j].offset + spans[j].nbytes for j in group)
-        op = operands[group[0]]
-        if end - begin > profile.max_binding:
+        slot = first if len(group) == 1 else _joined([spans[j] for j in group])
+        if slot.nbytes > profile.max_binding:
+            op = operands[group[0]]
             raise UnsupportedOpError(
-                f"{shader}: operand {op.name} ({op.what!r}) needs {end - begin} bytes in one "
+                f"{shader}: operand {op.name} ({op.what!r}) needs {slot.nbytes} bytes in one "
                 f"binding; the device allows {profile.max_binding}"
             )
         for j in group:
             where[j] = len(slots)
-        slots.append(
-            Slot(first.gpu, begin, end - begin, first.elem, first.access, first.is_scratch)
-        )
-        variables.append(f"buf_{op.name}")
+        slots.append(slot)
+        variables.append(f"buf_{names[group[0]] if names else operands[group[0]].name}")
     n_buffers = sum(s.elem not in texels.LAYOUTS for s in slots)
     if len(slots) - n_buffers > profile.max_storage_textures:
         raise UnsupportedOpError(
@@ -111,6 +114,14 @@ def bind(profile: DeviceProfile, shader: str, operands: Sequence[Operand]) -> Bi
             f"{profile.max_storage_buffers} in one stage"
         )
     return Binding(tuple(slots), tuple(variables), tuple(where))
+
+
+def _joined(spans: Sequence[Slot]) -> Slot:
+    """One binding over all of them."""
+    first = spans[0]
+    begin = min(s.offset for s in spans)
+    end = max(s.offset + s.nbytes for s in spans)
+    return Slot(first.gpu, begin, end - begin, first.elem, first.access, first.is_scratch)
 
 
 def _span(profile: DeviceProfile, op: Operand, written: bool) -> Slot:
@@ -133,12 +144,13 @@ def _in_groups(operands: Sequence[Operand], spans: Sequence[Slot], strict: bool)
     the same. Spans with different element types cannot share a variable: they stay apart, which
     `strict` implementations refuse where one is writable.
     """
-    groups: list[list[int]] = []
+    by_key: dict[int, list[list[int]]] = {}
     for i, (op, span) in enumerate(zip(operands, spans, strict=True)):
-        hits = [
-            g for g in groups
-            if any(operands[j].key is op.key and _shares(spans[j], span) for j in g)
-        ]  # fmt: skip
+        groups = by_key.setdefault(id(op.key), [])
+        hits = [g for g in groups if any(_shares(spans[j], span) for j in g)]
+        if not hits:
+            groups.append([i])
+            continue
         same = [g for g in hits if spans[g[0]].elem == span.elem]
         if strict and span.access == "read_write" and len(same) < len(hits):
             other = operands[next(g for g in hits if g not in same)[0]]
@@ -147,9 +159,8 @@ def _in_groups(operands: Sequence[Operand], spans: Sequence[Slot], strict: bool)
                 "buffer with different element types, which this WebGPU implementation refuses"
             )
         merged = [*sorted(j for g in same for j in g), i]
-        groups = [g for g in groups if g not in same]
-        groups.append(merged)
-    return sorted(groups, key=lambda g: g[0])
+        by_key[id(op.key)] = [*(g for g in groups if g not in same), merged]
+    return sorted((g for groups in by_key.values() for g in groups), key=lambda g: g[0])
 
 
 def _shares(a: Slot, b: Slot) -> bool:

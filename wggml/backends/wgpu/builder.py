@@ -76,6 +76,7 @@ class PlanBuilder:
         self.done: set[Tensor] = set()
         self._nodes: Sequence[Tensor] = ()
         self._at = 0
+        self.weight_views: dict[Tensor, Any] = {}  # how products read their weights
         self.staged: Any = None  # what matrix products keep from one node to the next
 
     # ---- operands ---------------------------------------------------------------------------

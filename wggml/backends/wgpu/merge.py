@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wggml.backends.wgpu import templates
-from wggml.backends.wgpu.binding import Operand, bind
+from wggml.backends.wgpu.binding import Binding, bind
 from wggml.backends.wgpu.builder import Request, fold_groups
 from wggml.backends.wgpu.dispatch import Dispatch
 from wggml.backends.wgpu.pipelines import (
@@ -51,8 +50,8 @@ def dispatches(
     for r, depth in zip(requests, depths(requests), strict=True):
         by_depth.setdefault(depth, []).append(r)
     for depth in sorted(by_depth):
-        for group in _sets(device.profile, by_depth[depth]):
-            out += _try_dispatch(device, group)
+        for group, binding in _sets(device.profile, by_depth[depth]):
+            out += _try_dispatch(device, group, binding)
     return out
 
 
@@ -62,15 +61,17 @@ def dispatches(
 def depths(requests: Sequence[Request]) -> list[int]:
     """Per request one more than the deepest earlier one it must wait for: one that writes what it
     touches, or that reads what it writes."""
-    n = sum(len(r.operands) for r in requests)
+    written = {id(op.key) for r in requests for op in r.operands if op.write}
+    touched = [[op for op in r.operands if id(op.key) in written] for r in requests]
+    n = sum(map(len, touched))
     begins, ends = np.zeros(n, np.int64), np.zeros(n, np.int64)
     keys, depth, writes = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, bool)
     numbers: dict[int, int] = {}
     used = 0
     out = []
-    for r in requests:
+    for operands in touched:
         mine = -1
-        for op in r.operands:
+        for op in operands:
             key = numbers.setdefault(id(op.key), len(numbers))
             hit = (keys[:used] == key) & (begins[:used] < op.offset + op.nbytes)
             hit &= ends[:used] > op.offset
@@ -79,7 +80,7 @@ def depths(requests: Sequence[Request]) -> list[int]:
             if hit.any():
                 mine = max(mine, int(depth[:used][hit].max()))
         out.append(mine + 1)
-        for op in r.operands:
+        for op in operands:
             keys[used], writes[used] = numbers[id(op.key)], op.write
             begins[used], ends[used] = op.offset, op.offset + op.nbytes
             depth[used] = mine + 1
@@ -87,9 +88,11 @@ def depths(requests: Sequence[Request]) -> list[int]:
     return out
 
 
-def _sets(profile: DeviceProfile, requests: Sequence[Request]) -> Iterable[list[Request]]:
-    """Requests of one depth, cut into sets that fit one dispatch. Workgroups of one size only:
-    templates call it W, WG or wg."""
+def _sets(
+    profile: DeviceProfile, requests: Sequence[Request]
+) -> Iterable[tuple[list[Request], Binding | None]]:
+    """Requests of one depth, cut into sets that fit one dispatch, with their binding where it is
+    known. Workgroups of one size only: templates call it W, WG or wg."""
     by_size: dict[object, list[Request]] = {}
     for r in requests:
         consts = dict(r.consts)
@@ -97,22 +100,33 @@ def _sets(profile: DeviceProfile, requests: Sequence[Request]) -> Iterable[list[
         by_size.setdefault(size, []).append(r)
     for same in by_size.values():
         current: list[Request] = []
+        binding: Binding | None = None
         for r in same:
-            if current and not _fits(profile, [*current, r]):
-                yield current
+            more = _fit(profile, [*current, r]) if current else None
+            if current and more is None:
+                yield current, binding
                 current = []
             current.append(r)
-        yield current
+            binding = more
+        yield current, binding
 
 
-def _fits(profile: DeviceProfile, requests: Sequence[Request]) -> bool:
+def _fit(profile: DeviceProfile, requests: Sequence[Request]) -> Binding | None:
+    """The binding of a shared dispatch; None where there can be none."""
     if len(requests) > MAX_PARTS or sum(_count(r) for r in requests) > MAX_GROUPS:
-        return False
+        return None
     try:
-        bind(profile, "joined", _operands(requests))
+        return _bind(profile, requests)
     except UnsupportedOpError:
-        return False
-    return True
+        return None
+
+
+def _bind(profile: DeviceProfile, requests: Sequence[Request]) -> Binding:
+    if len(requests) == 1:
+        return bind(profile, requests[0].shader, requests[0].operands)
+    operands = [op for r in requests for op in r.operands]
+    names = [f"{op.name}_{k}" for k, r in enumerate(requests) for op in r.operands]
+    return bind(profile, "joined", operands, names)
 
 
 def _count(r: Request) -> int:
@@ -120,31 +134,29 @@ def _count(r: Request) -> int:
     return x * y * z
 
 
-def _operands(requests: Sequence[Request]) -> list[Operand]:
-    if len(requests) == 1:
-        return list(requests[0].operands)
-    return [replace(op, name=f"{op.name}_{k}") for k, r in enumerate(requests) for op in r.operands]
-
-
 # ---- dispatches -----------------------------------------------------------------------------
 
 
-def _try_dispatch(device: WgpuDevice, requests: list[Request]) -> list[Dispatch]:
+def _try_dispatch(
+    device: WgpuDevice, requests: list[Request], binding: Binding | None
+) -> list[Dispatch]:
     """One dispatch for all, or one each where the joined text cannot be made or compiled."""
     if len(requests) > 1:
         try:
-            return [_dispatch(device, requests)]
+            return [_dispatch(device, requests, binding)]
         except ShaderError as e:
             device.note(f"kernels stay apart: {e}")
     return [_dispatch(device, [r]) for r in requests]
 
 
-def _dispatch(device: WgpuDevice, requests: list[Request]) -> Dispatch:
-    operands = _operands(requests)
+def _dispatch(
+    device: WgpuDevice, requests: list[Request], binding: Binding | None = None
+) -> Dispatch:
     try:
-        binding = bind(device.profile, requests[0].shader, operands)
+        binding = binding or _bind(device.profile, requests)
     except UnsupportedOpError as e:
         raise UnsupportedOpError(f"{requests[0].node} on {device.name}: {e}") from e
+    operands = [op for r in requests for op in r.operands]
     offsets = iter(zip(binding.offsets(operands), binding.where, strict=True))
     joined = len(requests) > 1
     parts, blocks = [], []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Protocol
 
 from wggml.backends.wgpu.profile import DeviceProfile
@@ -95,7 +95,12 @@ def choose(
     name = forced or _default(profile, n)
     if by_id and name == "tile":
         name = "group"
-    return _MAKERS[name](profile, n, long_loads=long_loads)
+    return _made(name, profile, _columns(n), long_loads)
+
+
+@lru_cache(maxsize=256)
+def _made(name: str, profile: DeviceProfile, columns: int, long_loads: bool) -> Variant:
+    return _MAKERS[name](profile, columns, long_loads=long_loads)
 
 
 def _default(profile: DeviceProfile, n: int) -> str:

@@ -122,7 +122,14 @@ class WeightView:
 
 
 def view_weights(b: PlanBuilder, t: Tensor) -> WeightView:
-    """Choose how `t` (placed) is read."""
+    """Choose how `t` (placed) is read; the same answer for as long as a plan is built."""
+    found = b.weight_views.get(t)
+    if found is None:
+        found = b.weight_views[t] = _view(b, t)
+    return found
+
+
+def _view(b: PlanBuilder, t: Tensor) -> WeightView:
     traits = TRAITS[t.type]
     size = traits.type_size
     if t.type in PLAIN:
