@@ -107,7 +107,8 @@ def _modes(b: PlanBuilder, q: Tensor, k: Tensor, v: Tensor) -> _Modes:
         return wide[x.type] if fits else ""
 
     k_wide, v_wide = whole(k, k_first), whole(v, v_first)
-    if (k_wide and v_wide) or not {k.type, v.type} <= {Type.F16, Type.F32}:
+    words = all(b.starts_on(x, 4) for x in (k, v))
+    if (k_wide and v_wide) or not words or not {k.type, v.type} <= {Type.F16, Type.F32}:
         return _Modes(q_mode, k_wide or "bytes", v_wide or "bytes", 8, (k_first, v_first))
     four = {Type.F16: "f16x4", Type.F32: "f32x4"}
     narrow = {Type.F16: "f16", Type.F32: "f32"}
