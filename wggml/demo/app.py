@@ -24,8 +24,9 @@ from wggml.hal.registry import Registry, default_registry
 
 PLACES_SECONDS = 0.2
 IDLE_SECONDS = 0.1
-SWITCH_SECONDS = 0.001
-"""How long a thread keeps the interpreter while another waits; Python's 5 ms would show."""
+SWITCH_SECONDS = 0.0002
+"""How long a thread keeps the interpreter while another waits. Each call into the graphics library
+gives it up, some sixty a frame; 5 ms for each (Python's) would show while the engine plans."""
 
 
 class Tab(Protocol):
