@@ -74,13 +74,13 @@ def machine(s: Session) -> None:
 def digits(s: Session) -> str:
     s.tab("Digits")
     s.click("digits.start")
-    time.sleep(9)
+    time.sleep(25)
     right = {}
     for digit, strokes in DIGITS.items():
         x, y, w, h = s.place("digits.canvas")
         for stroke in strokes:
             s.stroke([(x + a * w, y + b * h) for a, b in stroke])
-        time.sleep(0.5)
+        time.sleep(0.8)
         right[digit] = f"digits.is.{digit}" in s.state()["places"]
         if digit == 3:
             shoot(s, "digits")

@@ -163,8 +163,6 @@ class App:
             for i in range(len(self.tabs)):
                 if imgui.is_key_pressed(imgui.Key(imgui.Key._1.value + i), False):
                     self.current = i
-            if imgui.is_key_pressed(imgui.Key.q, False):
-                self.window.close()
 
     def _rail(self, height: float) -> None:
         ui, p, draw = self.ui, self.ui.p, imgui.get_window_draw_list()

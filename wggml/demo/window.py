@@ -109,6 +109,7 @@ class Window:
         except BaseException:
             self.canvas.close()
             raise
+        self.canvas.add_event_handler(self._close_on_ctrl_q, "key_down")
         if on_drop is not None:
             self._watch_drops(on_drop)
 
@@ -124,6 +125,11 @@ class Window:
         io.set_ini_filename("")
         io.config_input_text_cursor_blink = False  # a blinking cursor is no reason to draw
         self._use_clipboard()
+
+    def _close_on_ctrl_q(self, event: Any) -> None:
+        # at once, not by imgui's queue of keys, which a slow frame may thin out
+        if str(event["key"]).lower() == "q" and "Control" in event["modifiers"]:
+            self.close()
 
     def _use_clipboard(self) -> None:
         """Copy and paste with the desktop's clipboard (glfw's), not imgui's private one."""
