@@ -9,11 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 REPO = Path(__file__).resolve().parents[2]
+HAND_STEP = 24
+"""Pixels between two places of a hand that draws."""
+
 NEEDED = ("Xvfb", "xdotool")
 
 
@@ -141,8 +145,12 @@ class Session:
         """Draw with the button held, through points of the screen."""
         self.xdo("mousemove", *map(round, points[0]))
         self.xdo("mousedown", 1)
-        for x, y in points[1:]:
-            self.xdo("mousemove", round(x), round(y))
+        for (x0, y0), (x1, y1) in pairwise(points):
+            n = max(1, round(max(abs(x1 - x0), abs(y1 - y0)) / HAND_STEP))
+            for i in range(1, n + 1):  # a hand does not jump: a frame sees one place of the mouse
+                x, y = x0 + (x1 - x0) * i / n, y0 + (y1 - y0) * i / n
+                self.xdo("mousemove", round(x), round(y))
+                time.sleep(0.012)
             time.sleep(0.03)
         self.xdo("mouseup", 1)
         time.sleep(0.1)

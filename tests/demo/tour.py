@@ -74,7 +74,7 @@ def machine(s: Session) -> None:
 def digits(s: Session) -> str:
     s.tab("Digits")
     s.click("digits.start")
-    time.sleep(25)
+    time.sleep(12)
     right = {}
     for digit, strokes in DIGITS.items():
         x, y, w, h = s.place("digits.canvas")
