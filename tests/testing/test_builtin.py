@@ -62,8 +62,12 @@ def sampled(reference: Backend) -> list[OpCase]:
     return [recipe.case(id, reference) for id, recipe in sample(ONE_IN)]
 
 
-def test_a_sample_of_the_table(backend: Backend, sampled: list[OpCase]) -> None:
-    results = run_cases(sampled, backend, runs=2)
+def test_a_sample_of_the_table(
+    backend: Backend, device_name: str, sampled: list[OpCase]
+) -> None:
+    # Mesa's OpenGL driver takes minutes to compile an attention kernel for long heads
+    slow = {"FLASH_ATTN_EXT"} if device_name == "opengl" else set()
+    results = run_cases([c for c in sampled if c.op not in slow], backend, runs=2)
     wrong = [f"{r.case}: {r.reason}" for r in results if r.status == "fail"]
     assert not wrong, "\n".join(wrong)
     passed = sum(r.status == "pass" for r in results)

@@ -89,7 +89,7 @@ def _attention() -> Iterator[Recipe]:
         max_err=ATTENTION,
         **{
             **base,
-            "n_q": [2, 9],
+            "n_q": [4, 9],
             "max_bias": [0.0, 8.0],
             "softcap": [0.0, 10.0],
             "sinks": [False, True],
