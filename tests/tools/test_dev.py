@@ -162,6 +162,11 @@ def test_no_tests_at_all_is_a_failure(tmp_path: Path) -> None:
     assert dev.run_child([*command, "-c", os.devnull]) == 5
 
 
+def hear_interrupts() -> None:
+    """In a background job of a shell SIGINT is ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="process groups are POSIX")
 def test_ctrl_c_lets_the_child_finish_and_ends_with_130(tmp_path: Path) -> None:
     child = (
@@ -183,6 +188,7 @@ def test_ctrl_c_lets_the_child_finish_and_ends_with_130(tmp_path: Path) -> None:
         [sys.executable, "-c", parent, tools, child, str(tmp_path)],
         start_new_session=True,
         stderr=subprocess.PIPE,
+        preexec_fn=hear_interrupts,
     )
     while not (tmp_path / "started").exists():
         assert process.poll() is None

@@ -123,7 +123,11 @@ def test_marks_fit_every_template_that_the_short_cases_use(first_backend: Any) -
     for recipe in recipes():
         run_case(recipe.case(recipe.op, reference), first_backend)
     device = first_backend.device
-    keys = [key for key in device.pipelines.templates if len(key.parts) == 1]
+    # other tests may have compiled templates of their own on this device
+    keys = [
+        key for key in device.pipelines.templates
+        if len(key.parts) == 1 and (templates.shader_dir() / key.shader).exists()
+    ]  # fmt: skip
     assert len({key.shader for key in keys}) > 25
     for key in keys:
         context = template_context(device.profile, key)
