@@ -103,6 +103,13 @@ def test_a_layer_gives_the_same_in_fewer_dispatches(lab: Lab, type_: Type) -> No
         assert joined == 6 if type_ in (Type.Q4_1, Type.Q8_0) else joined <= 8
 
 
+@pytest.mark.parametrize("type_", [Type.Q4_1, Type.Q5_1])
+def test_few_bindings_leave_nodes_apart(one_lab: Lab, type_: Type) -> None:
+    lab = Lab(one_lab.backend.device.with_mask("spec-defaults").init_backend())  # type: ignore[arg-type]
+    agree(compute(lab, True, type_=type_)[0], compute(lab, False, type_=type_)[0])
+    lab.free()
+
+
 @pytest.mark.parametrize("kind", sorted(fusion.KINDS))
 def test_each_kind_by_itself(lab: Lab, kind: str) -> None:
     want, apart = compute(lab, False, type_=Type.Q4_1)

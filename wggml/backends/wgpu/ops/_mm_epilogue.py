@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from wggml.backends.wgpu import fusion
+from wggml.backends.wgpu import fusion, packing
 from wggml.backends.wgpu.ops._mm_inputs import Scale, Staged, stage_ahead, stage_scaled
 from wggml.backends.wgpu.ops._mm_variants import Variant, choose
 from wggml.backends.wgpu.ops._mm_weights import PLAIN, WeightView, view_weights
@@ -69,9 +69,19 @@ def find(b: PlanBuilder, t: Tensor, w: WeightView) -> Epilogue | None:
     for kind, chain in _CHAINS:
         if kind in b.fusion:
             found = chain(b, t, w)
-            if found is not None:
+            if found is not None and _fits(b, w, found, staged=False):
                 return found
     return None
+
+
+def _fits(b: PlanBuilder, w: WeightView, e: Epilogue, *, staged: bool) -> bool:
+    """True when the bindings stay within the device's limits, counted without any shared ones: x
+    may be a texture or a buffer."""
+    fields = len(packing.FIELDS.get(w.t.type, ())) * (2 if e.up else 1) or 1
+    textures = (fields if w.mode == "texel" else 0) + 1 + staged
+    buffers = (0 if w.mode == "texel" else fields) + 1 + len(e.operands) + (not e.into_cache)
+    limits = b.profile
+    return textures <= limits.max_storage_textures and buffers <= limits.max_storage_buffers
 
 
 # ---- residual -----------------------------------------------------------------------------------
@@ -111,10 +121,12 @@ def _x(t: Tensor) -> Tensor:
 # ---- a norm between products --------------------------------------------------------------------
 
 
-def stage(b: PlanBuilder, e: Epilogue, t: Tensor, variant: Variant) -> None:
+def stage(b: PlanBuilder, e: Epilogue, t: Tensor, w: WeightView, variant: Variant) -> None:
     """Let the kernel also write what later products read to a texture: the sum and with it a norm,
     or the result. Call it right before the dispatch, when `e.nodes` are marked as done."""
     out = None
+    if not _fits(b, w, e, staged=True):
+        return
     if "add" in e.consts and "scale" in b.fusion:
         out = _stage_norm(b, e, t, variant)
     if out is None and not e.into_cache:
@@ -290,4 +302,3 @@ def _keep(b: PlanBuilder, e: Epilogue, rows: Tensor) -> None:
 
 
 _CHAINS = (("residual", _residual), ("glu", _glu), ("rope", _rope))
-__all__ = ["PLAIN_STORE", "Epilogue", "bind_up", "find", "is_open", "scaled", "stage"]

@@ -163,7 +163,7 @@ def _dispatch(
     x_op, x_consts, x_params = bind_x(b, c, x_start, box, staged=staged)
     more_consts, more_params = epilogue.scaled(b.staged if x_consts["x_mode"] == "texel" else None)
     if extra is not None:
-        _run_along(b, extra, c.y, v, count)
+        _run_along(b, extra, c.y, w, v, count)
         operands += extra.operands
         more_consts, more_params = more_consts | extra.consts, more_params | extra.params
     fused = bool(more_consts)
@@ -193,12 +193,14 @@ def _dispatch(
     )  # fmt: skip
 
 
-def _run_along(b: PlanBuilder, extra: Epilogue, t: Tensor, v: Variant, units: int) -> None:
+def _run_along(
+    b: PlanBuilder, extra: Epilogue, t: Tensor, w: WeightView, v: Variant, units: int
+) -> None:
     """Mark the nodes that run with the product, and bind what they need."""
     b.done.update((t, *extra.nodes))
     if extra.up is not None:
         epilogue.bind_up(b, extra, units)
-    epilogue.stage(b, extra, t, v)
+    epilogue.stage(b, extra, t, w, v)
 
 
 def _result(b: PlanBuilder, c: Columns, p: Part, y: Tensor, fused: bool) -> Operand:
