@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from wggml.core.opcodes import VIEW_OPS, Flag
@@ -95,14 +94,6 @@ def may_run_early(b: PlanBuilder, t: Tensor, k: int, chain: tuple[Tensor, ...]) 
         if any(_shares(t, s) for s in u.src if s is not None):
             return False
     return True
-
-
-def inputs_of(nodes: tuple[Tensor, ...]) -> Iterator[Tensor]:
-    """What `nodes` read and do not make."""
-    for t in nodes:
-        for s in t.src:
-            if s is not None and (s.view_src or s) not in nodes and s not in nodes:
-                yield s
 
 
 def overlaps_badly(dst: Tensor, *sources: Tensor) -> bool:

@@ -34,7 +34,7 @@ def probe_subgroups(gpu_device: Any, profile: DeviceProfile) -> DeviceProfile:
         return profile
     broken = replace(profile, subgroups=False, subgroup_size=0)
     try:
-        lanes = _run(gpu_device, "enable subgroups;\n" if profile.is_dawn else "")
+        lanes = _count_lanes(gpu_device, "enable subgroups;\n" if profile.is_dawn else "")
     except Exception:  # an implementation that lists the feature but cannot compile it
         return broken
     size = int(lanes[0, 0])
@@ -45,15 +45,21 @@ def probe_subgroups(gpu_device: Any, profile: DeviceProfile) -> DeviceProfile:
     return replace(profile, subgroup_size=size)
 
 
-def _run(device: Any, header: str) -> np.ndarray[Any, np.dtype[np.uint32]]:
+def _count_lanes(device: Any, header: str) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    return run_once(device, header + _SHADER, _LANES * 3 * 4).reshape(_LANES, 3)
+
+
+def run_once(
+    device: Any, code: str, nbytes: int, groups: int = 1
+) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """The words that a shader with one storage buffer of `nbytes` and entry point `main` leaves in
+    it; waits for it."""
     flags = module().BufferUsage
-    nbytes = _LANES * 3 * 4
     out = device.create_buffer(size=nbytes, usage=flags.STORAGE | flags.COPY_SRC)
     pipeline = device.create_compute_pipeline(
         layout="auto",
-        compute={"module": device.create_shader_module(code=header + _SHADER),
-                 "entry_point": "main"},
-    )  # fmt: skip
+        compute={"module": device.create_shader_module(code=code), "entry_point": "main"},
+    )
     group = device.create_bind_group(
         layout=pipeline.get_bind_group_layout(0),
         entries=[{"binding": 0, "resource": {"buffer": out, "offset": 0, "size": nbytes}}],
@@ -62,8 +68,7 @@ def _run(device: Any, header: str) -> np.ndarray[Any, np.dtype[np.uint32]]:
     compute = encoder.begin_compute_pass()
     compute.set_pipeline(pipeline)
     compute.set_bind_group(0, group)
-    compute.dispatch_workgroups(1)
+    compute.dispatch_workgroups(groups)
     compute.end()
     device.queue.submit([encoder.finish()])
-    data = np.frombuffer(device.queue.read_buffer(out), np.uint32)
-    return data.reshape(_LANES, 3)
+    return np.frombuffer(device.queue.read_buffer(out), np.uint32)

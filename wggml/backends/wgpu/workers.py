@@ -14,6 +14,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from wggml.backends.wgpu.probe import run_once
+
 _TASKS = Path("/proc/self/task")
 ENV_PIN = "WGGML_PIN_WORKERS"
 # Some milliseconds of work for every thread.
@@ -77,23 +79,4 @@ def _run_times() -> dict[int, int]:
 
 
 def _burn(device: Any) -> None:
-    from wggml.backends.wgpu.implementation import module
-
-    flags = module().BufferUsage
-    out = device.create_buffer(size=16, usage=flags.STORAGE | flags.COPY_SRC)
-    pipeline = device.create_compute_pipeline(
-        layout="auto",
-        compute={"module": device.create_shader_module(code=_SHADER), "entry_point": "main"},
-    )
-    group = device.create_bind_group(
-        layout=pipeline.get_bind_group_layout(0),
-        entries=[{"binding": 0, "resource": {"buffer": out, "offset": 0, "size": 16}}],
-    )
-    encoder = device.create_command_encoder()
-    compute = encoder.begin_compute_pass()
-    compute.set_pipeline(pipeline)
-    compute.set_bind_group(0, group)
-    compute.dispatch_workgroups(_GROUPS)
-    compute.end()
-    device.queue.submit([encoder.finish()])
-    device.queue.read_buffer(out)
+    run_once(device, _SHADER, 16, _GROUPS)
